@@ -1,0 +1,1 @@
+"""The bundled stand-in site, and the demo that walks through both ways of a job."""

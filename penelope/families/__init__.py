@@ -1,0 +1,1 @@
+"""The shipped plugins. They import the door only, like any outside author."""

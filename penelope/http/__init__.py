@@ -1,0 +1,1 @@
+"""The HTTP front: routes, auth and the envelope. It owns no task."""

@@ -1,0 +1,1 @@
+"""Pages: who may work one, and the port to the browser that shows it."""

@@ -1,0 +1,1 @@
+"""What is kept: the database, the media files, the request log."""
