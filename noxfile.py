@@ -1,0 +1,187 @@
+"""What is checked, and how. `script/test` runs all of it on a bare machine; CI runs `script/test`.
+
+    nox                      everything, in this order
+    nox -s lint typing       what an editor would tell
+    nox -s tests-3.13 -- tests/spec -k lease
+    nox -s floors            the fast tests on the oldest versions that pyproject.toml allows
+
+Environments are kept in `.nox` and installed anew only when pyproject.toml changes. uv makes them when it is there
+(1 s each against pip's 15 s, measured), else virtualenv.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import nox
+
+ROOT = Path(__file__).parent
+PYPROJECT = ROOT / "pyproject.toml"
+SUPPORTED = ("3.11", "3.12", "3.13", "3.14")
+FAST = ("tests/core", "tests/spec")
+
+nox.needs_version = ">=2025.2.9"
+nox.options.default_venv_backend = "uv|virtualenv"
+nox.options.reuse_venv = "yes"
+nox.options.error_on_missing_interpreters = False
+nox.options.stop_on_first_error = False
+
+# All rules are on, those that one has to opt into as well, but for these:
+FLAKE8_ASYNC_OFF = (
+    "ASYNC114",  # wants every startable function listed by name in the command line
+    "ASYNC124",  # routes, ports and fakes are async because their callers await them
+    "ASYNC127",  # httpx: named by the project's owner, one import in jobs/delivery.py
+    "ASYNC910",  # a checkpoint on every path of every function: a promise that only libraries need to make
+    "ASYNC911",
+)
+
+
+def _runs(python: str) -> bool:
+    """Whether this interpreter really starts, with what we need of it; a version manager's shim may not."""
+    probe = "import ssl, sqlite3, venv; assert sqlite3.sqlite_version_info >= (3, 37)"
+    try:
+        done = subprocess.run([python, "-c", probe], capture_output=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
+
+
+def _interpreters(version: str) -> Iterator[str]:
+    if found := shutil.which(f"python{version}"):
+        yield found
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    yield from (str(path) for path in sorted(pyenv.glob(f"versions/{version}.*/bin/python"), reverse=True))
+
+
+def _pythons_present() -> list[str]:
+    """The supported versions that this machine has, oldest first."""
+    found = [version for version in SUPPORTED if any(map(_runs, _interpreters(version)))]
+    return found or [SUPPORTED[0]]  # then nox says which one is missing
+
+
+PYTHONS = _pythons_present()
+OLDEST, NEWEST = PYTHONS[0], PYTHONS[-1]
+
+# The tests last, so that pytest's summary ends the output; the full suite on the oldest Python is the very last.
+nox.options.sessions = [
+    "lint",
+    "typing",
+    "contracts",
+    "docs",
+    "package",
+    "demo",
+    *dict.fromkeys((f"tests-{NEWEST}", f"tests-{OLDEST}")),
+]
+
+
+def _install(session: nox.Session, *groups: str, project: bool = True) -> None:
+    """Install the project and dependency groups, unless this environment already has them."""
+    session.env.update(_caches())
+    wanted = hashlib.sha256(PYPROJECT.read_bytes() + f"{ROOT}{groups}{project}".encode()).hexdigest()
+    stamp = Path(session.virtualenv.location, "installed")
+    if stamp.is_file() and stamp.read_text() == wanted:
+        session.debug("environment unchanged")
+        return
+    packages = nox.project.dependency_groups(nox.project.load_toml(PYPROJECT), *groups) if groups else ()
+    session.install(*packages, *(("-e", ".") if project else ()))
+    stamp.write_text(wanted)
+
+
+def _caches() -> dict[str, str]:
+    """Keep what tools remember out of the checkout's way."""
+    return {
+        "HYPOTHESIS_STORAGE_DIRECTORY": str(ROOT / ".cache" / "hypothesis"),
+        "IMPORT_LINTER_CACHE_DIR": str(ROOT / ".cache" / "import-linter"),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+
+
+def _python_files() -> list[str]:
+    folders = [ROOT / name for name in ("penelope", "tests", "bench", "docs", "script")]
+    return sorted(
+        str(path.relative_to(ROOT)) for folder in folders for path in folder.rglob("*.py") if path.is_file()
+    )
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Ruff, flake8-async, and the news fragments."""
+    _install(session, "lint", project=False)
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    session.run("flake8-async", "--enable=ASYNC", f"--disable={','.join(FLAKE8_ASYNC_OFF)}", *_python_files())
+    session.run("towncrier", "build", "--draft", "--version", "next", silent=True)
+
+
+@nox.session
+def typing(session: nox.Session) -> None:
+    """mypy, strict, on the package, the tests and this file."""
+    _install(session, "typing")
+    session.run("mypy", *session.posargs)
+
+
+@nox.session
+def contracts(session: nox.Session) -> None:
+    """Imports go down only, and the other contracts of pyproject.toml."""
+    _install(session, "contracts")
+    session.run("lint-imports", "--cache-dir", ".cache/import-linter", *session.posargs)
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """The docs' examples run, name every route and setting, and their links lead somewhere."""
+    _install(session, "docs")
+    tests = [name for name in ("tests/test_links.py", "tests/test_docs.py") if (ROOT / name).is_file()]
+    session.run("pytest", *tests, *session.posargs)
+
+
+@nox.session
+def package(session: nox.Session) -> None:
+    """The wheel holds its data, and works where the checkout is not."""
+    _install(session, "release", project=False)
+    with tempfile.TemporaryDirectory() as folder:
+        session.run("python", "-m", "build", "--wheel", "--outdir", folder, silent=True)
+        (wheel,) = Path(folder).glob("*.whl")
+        if missing := _data_files() - set(zipfile.ZipFile(wheel).namelist()):
+            session.error(f"not in the wheel: {', '.join(sorted(missing))}")
+        session.install("--force-reinstall" if session.venv_backend == "uv" else "--upgrade", str(wheel))
+        with session.chdir(folder):
+            session.run("penelope", "plugins", "check")
+
+
+def _data_files() -> set[str]:
+    """Everything below penelope/ that is no bytecode."""
+    files = (path for path in (ROOT / "penelope").rglob("*") if path.is_file())
+    return {str(path.relative_to(ROOT)) for path in files if "__pycache__" not in path.parts}
+
+
+@nox.session
+def demo(session: nox.Session) -> None:
+    """The walk through both ways of a job, on real parts."""
+    _install(session)
+    session.run("penelope", "demo", *session.posargs)
+
+
+@nox.session(python=PYTHONS)
+def tests(session: nox.Session) -> None:
+    """Everything on the oldest Python; on the others what needs no browser and no real clock."""
+    _install(session, "test")
+    everything = ("tests", "--ignore=tests/test_docs.py")  # the docs have a session of their own
+    chosen = session.posargs or (everything if session.python == OLDEST else FAST)
+    session.run("pytest", *chosen)
+
+
+@nox.session(python=OLDEST)
+def floors(session: nox.Session) -> None:
+    """The fast tests on the lowest versions that pyproject.toml names (needs uv)."""
+    session.env.update(_caches())
+    if session.venv_backend != "uv":
+        session.skip("pip cannot resolve to the lowest versions")
+    groups = nox.project.dependency_groups(nox.project.load_toml(PYPROJECT), "test")
+    session.install("--resolution", "lowest-direct", "-e", ".", *groups)
+    session.run("pytest", *(session.posargs or FAST))
