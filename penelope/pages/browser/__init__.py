@@ -1,0 +1,19 @@
+"""The browser: a real Chromium behind the port of `pages.driver`. Only here do Playwright and asyncio meet Trio.
+
+loop      the asyncio loop of the browser's thread            asyncio
+run       one call in that thread, and its way back to Trio   both, each function says its flavour
+thread    the thread itself                                   Trio
+watch     sees a blocked thread, and frees it                 Trio
+find      which browser                                       neither
+profile   the profile's lock, its orphans, the temp folder    neither
+launch    the command line, the launcher, the sandbox         neither
+processes ends process trees, tells whether one lives         neither
+session   one started browser                                 asyncio
+live      one page of Playwright's, with what we know of it   asyncio
+heal      makes a page answer again                           asyncio
+heartbeat ends a renderer that does not answer                asyncio
+translate Playwright's errors to Penelope's                   neither
+urls      which addresses a page may be sent to               neither
+tab       the stable handle of a page                         Trio
+driver    keeps a browser up; `open_browser`                  Trio
+"""

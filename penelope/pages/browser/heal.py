@@ -1,0 +1,78 @@
+"""Makes a page answer again, mildest means first.
+
+Asyncio-flavoured; each step is bounded. Source: contract, section 3 ("A page heals"); design, section 7 (2, 3, 4, 8).
+"""
+
+import asyncio
+
+import structlog
+
+from penelope.pages.browser.live import Live
+from penelope.pages.browser.session import answers
+from penelope.pages.driver import Healing
+
+FIRST_S = 0.3  # a page that is well answers in a millisecond
+STOP_S = 0.5
+AGAIN_S = 1.0
+ERROR_PAGE_S = 0.5  # it comes in about 20 ms
+KILL_S = 1.0
+
+log = structlog.get_logger("penelope.browser")
+
+
+async def page_answers(live: Live, within_s: float) -> bool:
+    """Whether scripts run in the page."""
+    return live.usable and await answers(live.page.evaluate("1"), within_s)
+
+
+async def settle(live: Live) -> bool:
+    """Wait for the error page of a failed navigation; a navigation that starts before it came would fail too.
+
+    Returns whether there was anything to wait for.
+    """
+    if not live.unsettled:
+        return False
+    await answers(live.error_page.wait(), ERROR_PAGE_S)
+    live.unsettled = False
+    return True
+
+
+async def soothe(live: Live) -> None:
+    """Stop the load, the script that runs, and the dialog that waits; await the error page."""
+    cdp = live.cdp
+    await asyncio.gather(
+        answers(cdp.send("Page.stopLoading"), STOP_S),
+        answers(cdp.send("Runtime.terminateExecution"), STOP_S),
+        answers(cdp.send("Page.handleJavaScriptDialog", {"accept": False}), STOP_S),
+    )
+    await settle(live)
+
+
+async def heal(live: Live) -> Healing | None:
+    """Try everything that keeps the page.
+
+    Returns:
+        What helped; None when nothing did, and the page has to be opened afresh.
+    """
+    if not live.usable:
+        return None
+    settled = await settle(live)
+    if await page_answers(live, FIRST_S):
+        return Healing.STOPPED if settled else Healing.NONE
+    await soothe(live)
+    if await page_answers(live, AGAIN_S):
+        return Healing.STOPPED
+    return None
+
+
+async def end_renderer(live: Live) -> bool:
+    """End the page's renderer; what waits on it fails then. Bounded (1 s). False when it would not end."""
+    if live.crashed or live.page.is_closed():
+        return True
+    ending = asyncio.ensure_future(answers(live.cdp.send("Page.crash"), KILL_S))
+    until = asyncio.get_running_loop().time() + KILL_S
+    while not (live.crashed or live.page.is_closed()) and asyncio.get_running_loop().time() < until:
+        await asyncio.sleep(0.005)
+    ending.cancel()
+    log.warning("renderer ended", page_id=live.page_id, url=live.url, ended=live.crashed)
+    return live.crashed

@@ -1,0 +1,48 @@
+"""Ends the renderer of a page that does not answer while a call works it.
+
+Asyncio-flavoured. One task for all pages: a call costs nothing more for it.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+
+import structlog
+
+from penelope.errors import PageLost
+from penelope.pages.browser.heal import end_renderer
+from penelope.pages.browser.live import Live
+
+BEAT_EVERY_S = 10.0
+SILENT_MAX_S = 60.0
+
+log = structlog.get_logger("penelope.browser")
+
+
+async def beat(lives: Callable[[], Iterable[Live]], *, every_s: float, silent_max_s: float) -> None:
+    """Ask every page at work whether its main thread runs, for ever."""
+    while True:
+        await asyncio.sleep(every_s)
+        for live in list(lives()):
+            if live.run is not None and live.usable:
+                _ask(live, silent_max_s)
+
+
+def _ask(live: Live, silent_max_s: float) -> None:
+    now = time.monotonic()
+    if live.heartbeat is None or live.heartbeat.done() or live.asked_at is None:
+        live.asked_at = now
+        live.heartbeat = asyncio.ensure_future(_ping(live))
+    elif now - live.asked_at >= silent_max_s:
+        log.warning("page does not answer", page_id=live.page_id, url=live.url, for_s=round(now - live.asked_at))
+        live.fail(PageLost(f"page {live.page_id}: the page did not answer for {silent_max_s:g} s"))
+        live.start_soon(end_renderer(live), "end a renderer")
+        live.asked_at = None
+
+
+async def _ping(live: Live) -> bool:
+    try:
+        await live.cdp.send("Runtime.evaluate", {"expression": "0"})
+    except Exception:  # closed or crashed: others see to that
+        return False
+    return True

@@ -1,0 +1,231 @@
+"""One page of Playwright's, with what we know of it: where it is, whether it crashed, what it opened.
+
+Asyncio-flavoured. Handlers of Playwright's events catch everything: an exception in one would be raised by the next
+call of the API, whoever makes it.
+
+Source: design, section 7 (6).
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from typing import Any, TypeVar
+
+import structlog
+from playwright.async_api import CDPSession, Dialog, Download, Error, Frame, Page
+
+from penelope.errors import BadParameter, PageLost
+from penelope.pages.browser.run import Run
+from penelope.pages.browser.session import Session, answers
+from penelope.pages.browser.urls import is_allowed
+
+POPUPS_MAX = 20  # open at once; further ones are closed at once
+CLOSE_S = 1.5
+TARGET_CLOSE_S = 0.5
+BLANK = "about:blank"
+ERROR_PAGE = "chrome-error:"
+
+_E = TypeVar("_E")
+
+log = structlog.get_logger("penelope.browser")
+
+
+def safe(handler: Callable[[Any, _E], None]) -> Callable[[Any, _E], None]:
+    """A handler that logs what goes wrong in it."""
+
+    @wraps(handler)
+    def guarded(self: Any, event: _E) -> None:
+        try:
+            handler(self, event)
+        except Exception:
+            log.exception("a handler of the browser's events failed", handler=handler.__name__)
+
+    return guarded
+
+
+class Live:
+    """A page while it lives.
+
+    Attributes:
+        page: Playwright's.
+        cdp: a CDP session of the page, of our own.
+        crashed: its renderer has ended.
+        url: of the main frame, as last seen.
+        place: the last address that it may be opened at again.
+        run: the call that works it; None between calls.
+        unsettled: an error page of a failed navigation may still be on its way.
+        answered_at: when its renderer last answered the heartbeat, monotonic; None: not asked yet.
+    """
+
+    cdp: CDPSession
+    target_id: str
+
+    def __init__(self, session: Session, page: Page, page_id: str) -> None:
+        self.session = session
+        self.page = page
+        self.page_id = page_id
+        self.crashed = False
+        self.crashed_at = 0.0
+        self.opened_at = time.monotonic()
+        self.url = page.url
+        self.place = BLANK
+        self.run: Run[Any] | None = None
+        self.unsettled = False
+        self.error_page = asyncio.Event()
+        self.heartbeat: asyncio.Task[bool] | None = None
+        self.asked_at: float | None = None
+        self.popups: list[Page] = []
+        self.downloads: list[Download] = []
+        self.popups_seen = 0
+        self._tasks: set[asyncio.Task[Any]] = set()
+        page.on("crash", self._on_crash)
+        page.on("close", self._on_close)
+        page.on("framenavigated", self._on_navigated)
+        page.on("popup", self._on_popup)
+        page.on("download", self._on_download)
+
+    async def attach(self) -> None:
+        """Open its CDP session."""
+        self.cdp = await self.session.context.new_cdp_session(self.page)
+        info = await self.cdp.send("Target.getTargetInfo")
+        self.target_id = info["targetInfo"]["targetId"]
+
+    @property
+    def usable(self) -> bool:
+        """Whether a call can be given this page."""
+        return not self.crashed and not self.page.is_closed() and self.session.alive
+
+    def start_soon(self, work: Awaitable[object], what: str) -> None:
+        """Do something beside; it is logged when it goes wrong."""
+        task = asyncio.ensure_future(_quietly(work, what))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    @safe
+    def _on_crash(self, _: Page) -> None:
+        self.crashed, self.crashed_at = True, time.monotonic()
+        log.warning("page crashed", page_id=self.page_id, url=self.url)
+        self.fail(PageLost(f"page {self.page_id} crashed while the call was running"))
+
+    @safe
+    def _on_close(self, _: Page) -> None:
+        for popup in self.popups:
+            self.start_soon(popup.close(), "close a popup")
+
+    @safe
+    def _on_navigated(self, frame: Frame) -> None:
+        if frame.parent_frame is not None:
+            return
+        self.url = frame.url
+        if self.url.startswith(ERROR_PAGE):
+            self.unsettled = False
+            self.error_page.set()
+        elif is_allowed(self.url):
+            self.place = self.url
+        else:
+            self.start_soon(self.page.goto(BLANK), "leave a forbidden address")
+            self.fail(BadParameter(f"url is {self.url[:200]!r}: only http, https, data and about:blank are allowed"))
+
+    @safe
+    def _on_popup(self, popup: Page) -> None:
+        self.popups_seen += 1
+        self.popups = [known for known in self.popups if not known.is_closed()]
+        if self.run is None or len(self.popups) >= POPUPS_MAX:
+            self.start_soon(popup.close(), "close a popup")
+            return
+        self.popups.append(popup)
+        popup.on("popup", self._on_popup)
+
+    @safe
+    def _on_download(self, download: Download) -> None:
+        if self.run is None:
+            self.start_soon(download.cancel(), "cancel a download between calls")
+        else:
+            self.downloads.append(download)
+
+    def fail(self, error: Exception) -> None:
+        """End the call that works the page, if there is one, with this error."""
+        if self.run is not None:
+            self.run.fail(error)
+
+    def begin(self, run: Run[Any]) -> None:
+        """A call takes the page; immediate."""
+        self.run = run
+        self.asked_at = None
+
+    def end(self) -> None:
+        """The call is over: what it opened is closed, beside. Immediate."""
+        self.run = None
+        if self.popups_seen:
+            log.info("popups closed", page_id=self.page_id, seen=self.popups_seen)
+            for popup in self.popups:
+                self.start_soon(popup.close(), "close a popup")
+            self.popups, self.popups_seen = [], 0
+        for download in self.downloads:
+            self.start_soon(_drop(download), "drop a download")
+        self.downloads.clear()
+
+    async def close(self) -> None:
+        """Close the page; bounded (2 s), whatever it does."""
+        if self.page.is_closed() or not self.session.alive:
+            return
+        if not await answers(self.page.close(), CLOSE_S):
+            log.info("page does not close; closed by the browser", page_id=self.page_id)
+            await answers(self.session.close_target(self.target_id), TARGET_CLOSE_S)
+
+
+async def open_live(session: Session, page_id: str, page: Page | None = None) -> Live:
+    """A new page (or the one given), watched."""
+    live = Live(session, page or await session.new_page(), page_id)
+    await live.attach()
+    return live
+
+
+def answer_dialogs(session: Session) -> None:
+    """Answer every dialog of every page, popups included.
+
+    A dialog that asks whether to leave is accepted, so that no navigation is blocked; any other is dismissed, unless
+    the plugin's own handler answers it at once.
+    """
+
+    def on_dialog(dialog: Dialog) -> None:
+        try:
+            task = asyncio.ensure_future(_quietly(_answer(dialog), "answer a dialog"))
+            task.set_name("answer a dialog")
+            _answering.add(task)
+            task.add_done_callback(_answering.discard)
+        except Exception:
+            log.exception("a handler of the browser's events failed", handler="on_dialog")
+
+    session.context.on("dialog", on_dialog)
+
+
+_answering: set[asyncio.Task[None]] = set()
+
+
+async def _answer(dialog: Dialog) -> None:
+    leaving = dialog.type == "beforeunload"
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)  # the plugin's own handler, if it has one, has begun by now
+    try:
+        await (dialog.accept() if leaving else dialog.dismiss())
+    except Error as error:
+        if "already handled" in error.message:
+            return
+        raise
+    log.info("dialog answered", type=dialog.type, message=dialog.message[:200], accepted=leaving)
+
+
+async def _drop(download: Download) -> None:
+    await download.cancel()
+    await download.delete()
+
+
+async def _quietly(work: Awaitable[object], what: str) -> None:
+    try:
+        await work
+    except Error as error:
+        log.debug("did not work", what=what, error=error.message.splitlines()[0])
+    except Exception:
+        log.warning("did not work", what=what, exc_info=True)

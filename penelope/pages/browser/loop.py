@@ -1,0 +1,95 @@
+"""The asyncio loop of the browser's thread: it knows which call has the thread, and starts the node driver safely.
+
+Asyncio-flavoured throughout.
+"""
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Coroutine
+from contextvars import ContextVar
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import playwright
+
+if TYPE_CHECKING:
+    from penelope.pages.browser.run import Run
+
+# Set in the context of a call's task, so that whatever it starts is known to be its own.
+current_run: ContextVar["Run[Any] | None"] = ContextVar("penelope_browser_run", default=None)
+
+_PLAYWRIGHT_INNER = os.path.join(os.path.dirname(playwright.__file__), "_impl") + os.sep
+_DRIVER_VERB = "run-driver"
+
+# The parent may have died before setpriv ran, and then no signal ever comes: look once it is armed.
+_UNLESS_ORPHANED = '[ "$PPID" = "$0" ] || exit 1; exec "$@"'
+
+
+@lru_cache(maxsize=1)
+def dies_with_parent() -> tuple[str, ...]:
+    """The words before a command that end it when the thread that started it ends; () where there are none.
+
+    Linux has PR_SET_PDEATHSIG for it, which util-linux's setpriv sets. It is tied to the parent's thread, not to its
+    process: both the browser's thread and node's main thread live as long as they are needed.
+    """
+    setpriv = shutil.which("setpriv") if sys.platform == "linux" else None
+    if setpriv is None:
+        return ()
+    words = (setpriv, "--pdeathsig", "KILL", "--")
+    tried = subprocess.run([*words, "/bin/true"], capture_output=True, check=False)
+    return words if tried.returncode == 0 else ()
+
+
+class BrowserLoop(asyncio.SelectorEventLoop):
+    """A loop that runs coroutines of calls under a guard.
+
+    Attributes:
+        at_work: the call whose code has the thread right now; None between steps. Read by the watch.
+        drivers: pids of the node drivers that were started.
+        environment: of the node driver and, through it, of the browser; None: this process's own.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.at_work: Run[Any] | None = None
+        self.drivers: list[int] = []
+        self.environment: dict[str, str] | None = None
+        self.set_task_factory(_make_task)
+
+    async def subprocess_exec(  # type: ignore[override]
+        self, protocol_factory: Callable[[], asyncio.SubprocessProtocol], program: Any, *args: Any, **kwargs: Any
+    ) -> tuple[asyncio.SubprocessTransport, asyncio.SubprocessProtocol]:
+        """As asyncio's; Playwright's driver gets a session of its own (a Ctrl-C is ours to answer), ends with this
+        thread, and does not see this worker's environment.
+        """
+        if not args or args[-1] != _DRIVER_VERB:
+            return await super().subprocess_exec(protocol_factory, program, *args, **kwargs)
+        words = dies_with_parent()
+        if words:
+            words = (*words, "/bin/sh", "-c", _UNLESS_ORPHANED, str(os.getpid()))
+        line = [*words, str(program), *(str(a) for a in args)]
+        env = dict(kwargs.pop("env", None) or os.environ)
+        if self.environment is not None:
+            ours = {name: value for name, value in env.items() if name.startswith(("PW_", "PLAYWRIGHT_"))}
+            env = self.environment | ours
+        made = await super().subprocess_exec(
+            protocol_factory, *line, env=env, start_new_session=True, cwd=str(Path("/")), **kwargs
+        )
+        self.drivers.append(made[0].get_pid())
+        return made
+
+
+def _make_task(loop: asyncio.AbstractEventLoop, coro: Any, **kwargs: Any) -> "asyncio.Task[Any]":
+    run = current_run.get()
+    if run is None or run.closed or not isinstance(coro, Coroutine):
+        return asyncio.Task(coro, loop=loop, **kwargs)
+    code = getattr(coro, "cr_code", None)
+    if code is None or code.co_filename.startswith(_PLAYWRIGHT_INNER):
+        return asyncio.Task(coro, loop=loop, **kwargs)  # Playwright's own bookkeeping: not the call's to end
+    task = asyncio.Task(run.guarded(coro), loop=loop, **kwargs)
+    run.adopt(task)
+    return task

@@ -1,0 +1,93 @@
+"""Process trees: whether one lives, and its certain end.
+
+Everything here is immediate or bounded, and belongs to no event loop.
+"""
+
+import os
+import select
+import time
+from collections.abc import Iterable
+
+import psutil
+
+END_S = 1.0  # after SIGKILL
+
+
+class Process:
+    """One process, told from a later one that got its number.
+
+    Attributes:
+        pid: its number.
+    """
+
+    def __init__(self, pid: int) -> None:
+        """Raises ProcessLookupError when there is none."""
+        self.pid = pid
+        self._fd: int | None = None
+        try:
+            self._psutil = psutil.Process(pid)
+        except psutil.NoSuchProcess:
+            raise ProcessLookupError(pid) from None
+        if hasattr(os, "pidfd_open"):
+            self._fd = os.pidfd_open(pid)
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs; a zombie does not. Costs microseconds."""
+        if self._fd is not None:
+            poll = select.poll()
+            poll.register(self._fd, select.POLLIN)
+            return not poll.poll(0)
+        try:
+            return self._psutil.is_running() and self._psutil.status() != psutil.STATUS_ZOMBIE
+        except psutil.NoSuchProcess:
+            return False
+
+    def tree(self) -> list[psutil.Process]:
+        """It and all below it that run."""
+        try:
+            return [self._psutil, *self._psutil.children(recursive=True)] if self.alive else []
+        except psutil.NoSuchProcess:
+            return []
+
+    def release(self) -> None:
+        """Give its descriptor back."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+
+def group(pgid: int) -> list[psutil.Process]:
+    """The processes of a process group that run."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if os.getpgid(process.pid) == pgid and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except (psutil.Error, ProcessLookupError, PermissionError):
+            continue
+    return found
+
+
+def end_all(processes: Iterable[psutil.Process]) -> None:
+    """SIGKILL them and wait, at most a second, until they are gone."""
+    left = list(processes)
+    for process in left:
+        try:
+            process.kill()  # psutil looks at the creation time: a reused number is not hit
+        except psutil.Error:
+            continue
+    until = time.monotonic() + END_S
+    while left and time.monotonic() < until:
+        left = [process for process in left if _runs(process)]
+        if left:
+            time.sleep(0.005)
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+

@@ -1,0 +1,293 @@
+"""One call in the browser's thread: started from Trio, awaited by Trio, ended for certain.
+
+A `Run` waits for its asyncio *task*, never for a concurrent future: a cancelled future says "done" while the coroutine
+still works the page. Each function says its flavour.
+
+Source: docs/architecture.md, "The bridge".
+"""
+
+import asyncio
+import types
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from contextvars import copy_context
+from typing import Any, Generic, TypeVar, cast
+
+import trio
+
+from penelope.pages.browser.loop import BrowserLoop, current_run
+
+GRACE_S = 2.0  # what a cancelled call gets to end by itself
+HELPERS_GRACE_S = 1.0  # what the tasks it left behind get
+
+_T = TypeVar("_T")
+
+# Coroutines that were given up while they were suspended. They are never resumed; kept, because collecting one would
+# throw GeneratorExit into it, which runs its code once more.
+_given_up: list[object] = []
+
+
+class BrokenOff(BaseException):
+    """Raised inside a call that blocks the browser's thread, to free the thread."""
+
+
+class Abandoned(Exception):
+    """A call was given up: its coroutine will not be resumed."""
+
+
+class Run(Generic[_T]):
+    """A coroutine function, run in the browser's loop.
+
+    Attributes:
+        name: who it is, for log lines.
+        ended: set, on Trio's side, once the task has really ended.
+        started: whether the loop has begun with it (False: the thread was blocked before).
+        closed: nothing new may be started for it.
+    """
+
+    def __init__(self, loop: BrowserLoop, name: str, function: Callable[..., Awaitable[_T]], args: Any) -> None:
+        """Trio-flavoured."""
+        self.name = name
+        self.ended = trio.Event()
+        self.started = False
+        self.closed = False
+        self.cancel_seen = False
+        self._loop = loop
+        self._token = trio.lowlevel.current_trio_token()
+        self._function, self._args = function, args
+        self._task: asyncio.Task[_T] | None = None
+        self._helpers: set[asyncio.Task[Any]] = set()
+        self._abandoned = False
+        self._value: _T | None = None
+        self._error: BaseException | None = None
+        self._verdict: Exception | None = None
+        self._nursery: trio.Nursery | None = None
+
+    # On Trio's side.
+
+    async def wait(self, end: "Callable[[Run[_T]], Awaitable[None]]") -> _T:
+        """Start it and wait for its end; when cancelled, `end` it (shielded and bounded, which is `end`'s affair).
+
+        Raises whatever the coroutine raised, as it is.
+        """
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            try:
+                if _call(self._loop, self._begin):
+                    await self.ended.wait()
+                else:
+                    self._error = asyncio.CancelledError()
+            except trio.Cancelled:
+                await end(self)
+                raise
+            finally:
+                self._nursery = None
+                nursery.cancel_scope.cancel(reason="the call has ended")
+        return self.result()
+
+    def result(self) -> _T:
+        """What it returned; raises what it raised. Only after `ended`."""
+        error = self._verdict or self._error
+        if isinstance(error, asyncio.CancelledError):
+            raise Abandoned(f"{self.name} was cancelled from within")
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error  # no cycle through the traceback
+        return cast(_T, self._value)
+
+    def cancel(self) -> None:
+        """Ask it to end; immediate, from either side."""
+        _call(self._loop, self._cancel)
+
+    def abandon(self) -> None:
+        """Never resume it again; immediate, from either side. What it is doing right now goes on to its next await."""
+        _call(self._loop, self._abandon)
+
+    # On asyncio's side.
+
+    def _begin(self) -> None:
+        self.started = True
+        if self.closed:
+            self._report()
+            return
+        context = copy_context()
+        context.run(current_run.set, self)
+        self._task = context.run(self._start)
+        self._task.add_done_callback(self._done)
+
+    def _start(self) -> "asyncio.Task[_T]":
+        coro = self.guarded(self._whole())
+        return asyncio.Task(coro, loop=self._loop, name=self.name, context=copy_context())
+
+    async def _whole(self) -> _T:
+        try:
+            return await self._function(*self._args)
+        finally:
+            self.closed = True
+            if self._helpers:
+                await self._end_helpers()
+
+    async def _end_helpers(self) -> None:
+        """What a call leaves behind ends with it: nothing of it may work the page later."""
+        for task in self._helpers:
+            task.cancel()
+        _, stubborn = await asyncio.wait(self._helpers, timeout=HELPERS_GRACE_S)
+        if stubborn:
+            self._abandon_helpers()
+
+    def _done(self, task: "asyncio.Task[_T]") -> None:
+        self.closed = True
+        if task.cancelled():
+            self._error = asyncio.CancelledError()
+        elif (error := task.exception()) is not None:
+            self._error = error
+        else:
+            self._value = task.result()
+        self._report()
+
+    def _report(self) -> None:
+        try:
+            self._token.run_sync_soon(self.ended.set)
+        except trio.RunFinishedError:
+            pass  # Trio's side is gone: nobody waits
+
+    def fail(self, error: Exception) -> None:
+        """End it from within the loop, with this error whatever it says itself."""
+        if self.closed or self._verdict is not None:
+            return
+        self._verdict = error
+        self._cancel()
+        self._loop.call_later(GRACE_S, self._abandon)
+
+    def _cancel(self) -> None:
+        self.cancel_seen = True
+        if self._task is None:
+            self.closed = True
+        elif not self._task.done():
+            self._task.cancel()
+
+    def _abandon(self) -> None:
+        if self._task is None or self._task.done():
+            return
+        self.closed = True
+        self._abandoned = True
+        self._task.cancel()
+        self._abandon_helpers()
+
+    def _abandon_helpers(self) -> None:
+        self._abandoned = True
+        for task in self._helpers:
+            task.cancel()
+
+    def adopt(self, task: "asyncio.Task[Any]") -> None:
+        """Know a task that the call started."""
+        self._helpers.add(task)
+        task.add_done_callback(self._helpers.discard)
+
+    async def guarded(self, coro: Coroutine[Any, Any, Any]) -> Any:
+        """Drive `coro` step by step: the loop knows whose step it is, and an abandoned one gets no further step."""
+        return await _steps(self, self._loop, coro)
+
+    async def cross(self, function: Callable[..., Awaitable[Any]], /, *args: Any) -> Any:
+        """Run a Trio-flavoured function on Trio's side, inside the call that started this run; wait for its result.
+
+        Cancelling cancels it and waits for its end. When the call is over, or Trio is, it raises CancelledError.
+        """
+        crossing = _Crossing(self._loop, function, args)
+        try:
+            self._token.run_sync_soon(self._spawn, crossing)
+        except trio.RunFinishedError:
+            raise asyncio.CancelledError from None
+        try:
+            return await asyncio.shield(crossing.answer)
+        except asyncio.CancelledError:
+            if not crossing.answer.done():
+                crossing.cancel(self._token)
+                await asyncio.wait([crossing.answer])
+            raise
+
+    def _spawn(self, crossing: "_Crossing") -> None:
+        """On Trio's side."""
+        nursery = self._nursery
+        if nursery is None:
+            crossing.refuse()
+        else:
+            nursery.start_soon(crossing.work, name=f"crossing of {self.name}")
+
+
+class _Crossing:
+    """One function on its way to Trio and back."""
+
+    def __init__(self, loop: BrowserLoop, function: Callable[..., Awaitable[Any]], args: Any) -> None:
+        self.answer: asyncio.Future[Any] = loop.create_future()
+        self._loop = loop
+        self._function, self._args = function, args
+        self._scope = trio.CancelScope()
+
+    async def work(self) -> None:
+        """Trio-flavoured."""
+        value, error = None, None
+        try:
+            with self._scope:
+                try:
+                    value = await self._function(*self._args)
+                except Exception as raised:
+                    error = raised
+        except BaseException:
+            self.refuse()
+            raise
+        if self._scope.cancelled_caught:
+            self.refuse()
+        else:
+            _call(self._loop, self._settle, value, error)
+
+    def refuse(self) -> None:
+        """On Trio's side."""
+        _call(self._loop, self.answer.cancel)
+
+    def cancel(self, token: trio.lowlevel.TrioToken) -> None:
+        """On asyncio's side."""
+        try:
+            token.run_sync_soon(self._scope.cancel)
+        except trio.RunFinishedError:
+            self.answer.cancel()
+
+    def _settle(self, value: object, error: Exception | None) -> None:
+        if self.answer.done():
+            return
+        if error is None:
+            self.answer.set_result(value)
+        else:
+            self.answer.set_exception(error)
+
+
+@types.coroutine
+def _steps(run: Run[Any], loop: BrowserLoop, coro: Coroutine[Any, Any, Any]) -> Generator[Any, Any, Any]:
+    sent: Any = None
+    thrown: BaseException | None = None
+    while True:
+        if run._abandoned and thrown is not None:
+            _given_up.append(coro)
+            raise Abandoned(f"{run.name} would not end")
+        loop.at_work = run
+        try:
+            yielded = coro.send(sent) if thrown is None else coro.throw(thrown)
+        except StopIteration as end:
+            return end.value
+        finally:
+            loop.at_work = None
+        sent, thrown = None, None
+        try:
+            sent = yield yielded
+        except BaseException as error:
+            thrown = error
+
+
+def _call(loop: asyncio.AbstractEventLoop, function: Callable[..., Any], *args: Any) -> bool:
+    """Have the loop call it; False when the loop is closed."""
+    try:
+        loop.call_soon_threadsafe(function, *args)
+    except RuntimeError:
+        return False
+    return True

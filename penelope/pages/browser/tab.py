@@ -1,0 +1,206 @@
+"""The stable handle of a page: whoever holds it need not know when the page under it is another one.
+
+Trio-flavoured, but for what its docstring says is asyncio-flavoured.
+
+Source: the port, `pages.driver`.
+"""
+
+import time
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import structlog
+import trio
+
+from penelope.errors import BrowserLost, CallFailed, PenelopeError
+from penelope.pages.browser import heal as healing
+from penelope.pages.browser.live import BLANK, Live, open_live
+from penelope.pages.browser.run import GRACE_S, Abandoned, BrokenOff, Run
+from penelope.pages.browser.session import Session, answers
+from penelope.pages.browser.translate import gone, is_failed_navigation, is_gone, is_playwright, translate
+from penelope.pages.driver import Body, Healing
+
+if TYPE_CHECKING:
+    from penelope.pages.browser.driver import PlaywrightDriver
+
+TITLE_S = 1.0
+THROW_AWAY_S = 2.0  # to close the page under a call that will not end
+CRASH_LOOP_S = 10.0  # a page that crashed this soon after it was opened is opened blank
+REOPEN_S = 5.0  # for the load of the last address, when a page is opened afresh
+NEW_PAGE_S = 5.0
+
+_Result = TypeVar("_Result")
+
+log = structlog.get_logger("penelope.browser")
+
+
+class PlaywrightTab:
+    """A `Tab` of a real browser."""
+
+    def __init__(self, driver: "PlaywrightDriver", page_id: str) -> None:
+        self._driver = driver
+        self._page_id = page_id
+        self.live: Live | None = None
+        self.place = BLANK  # where to open it again
+        self.closed = False
+
+    @property
+    def page_id(self) -> str:
+        return self._page_id
+
+    @property
+    def url(self) -> str:
+        return self.place if self.live is None else self.live.url
+
+    @property
+    def crashed(self) -> bool:
+        return self.live is not None and self.live.crashed
+
+    async def title(self) -> str:
+        live = self.live
+        if live is None or not live.usable:
+            return ""
+        with trio.move_on_after(TITLE_S):
+            try:
+                return await self._driver.thread.run(live.page.title, grace=0.0)
+            except Exception as error:
+                if not is_playwright(error):
+                    raise
+        return ""
+
+    async def run(self, body: Body[_Result], *, name: str) -> _Result:
+        await self._driver.ready()
+        box: list[Run[_Result]] = []
+
+        async def work() -> _Result:
+            return await self._work(body, box[0])
+
+        run = Run(self._driver.thread.loop, name, work, ())
+        box.append(run)
+        try:
+            return await run.wait(self._end)
+        except BrokenOff:
+            raise CallFailed(f"{name} blocked the browser's thread and was broken off") from None
+        except Abandoned as error:
+            raise CallFailed(str(error)) from None
+        except PenelopeError:
+            raise
+        except Exception as error:
+            raise await self._translated(error) from error
+
+    async def _translated(self, error: Exception) -> Exception:
+        live = self.live
+        if live is not None and is_failed_navigation(error) and not live.error_page.is_set():
+            live.unsettled = True
+        alive = True
+        if is_gone(error):
+            session = None if live is None else live.session
+            alive = session is not None and await self._driver.ask(session.settled_alive(), default=False)
+            self._driver.look()
+        return translate(error, page_id=self._page_id, browser_alive=alive)
+
+    async def _work(self, body: Body[_Result], run: Run[_Result]) -> _Result:
+        """Asyncio-flavoured."""
+        live = await self.usable_live()
+        if live.unsettled:
+            await healing.settle(live)
+        live.error_page.clear()
+        live.begin(run)
+        try:
+            return await body(live.page, run.cross)
+        finally:
+            live.end()
+
+    async def _end(self, run: Run[Any]) -> None:
+        """End a cancelled call: ask, then break it off where it blocks, then take its page and its next step away."""
+        run.cancel()
+        with trio.move_on_after(GRACE_S, shield=True):
+            await run.ended.wait()
+        if run.ended.is_set():
+            return
+        with trio.move_on_after(self._driver.free_s, shield=True):
+            if not run.cancel_seen or self._driver.watch.lag_s > 0.0:
+                await self._driver.watch.free(run)
+        if run.ended.is_set() or self._driver.watch.stuck.is_set():
+            return
+        log.warning("a call will not end: its page is thrown away", plugin=run.name, page_id=self._page_id)
+        run.abandon()
+        with trio.move_on_after(THROW_AWAY_S, shield=True):
+            await self._driver.thread.run(self.throw_away, grace=0.0)
+            await run.ended.wait()
+
+    async def throw_away(self) -> None:
+        """Close the page; the next call gets a fresh one. Asyncio-flavoured."""
+        live, self.live = self.live, None
+        if live is not None:
+            self.place = live.place
+            await live.close()
+
+    async def usable_live(self) -> Live:
+        """The page, opened afresh when it has to be. Asyncio-flavoured.
+
+        Raises:
+            BrowserLost: there is no browser.
+        """
+        live = self.live
+        if live is None or not live.usable:
+            live = await self.reopen(self._driver.session)
+        return live
+
+    async def reopen(self, session: Session | None) -> Live:
+        """Put a fresh page under the handle, at the last address. Asyncio-flavoured.
+
+        Raises:
+            BrowserLost: there is no browser, or it does not open pages any more.
+        """
+        if session is None or not session.alive:
+            raise BrowserLost("the browser is not up")
+        old, self.live = self.live, None
+        if old is not None:
+            self.place = old.place
+            if old.crashed and old.crashed_at - old.opened_at < CRASH_LOOP_S:
+                log.warning("page crashed soon after it was opened; opened blank", page_id=self._page_id)
+                self.place = BLANK
+            await old.close()
+        made: list[Live] = []
+
+        async def make() -> None:
+            made.append(await open_live(session, self._page_id))
+
+        if not await answers(make(), NEW_PAGE_S):
+            session.lost = True
+            raise gone(self._page_id, browser_alive=session.alive, crashed=False)
+        live = self.live = made[0]
+        if self.place != BLANK:
+            await answers(live.page.goto(self.place, wait_until="commit", timeout=REOPEN_S * 1000), REOPEN_S + 0.5)
+            await healing.soothe(live)
+        log.info("page opened afresh", page_id=self._page_id, url=live.url)
+        return live
+
+    async def heal(self) -> Healing:
+        await self._driver.ready()
+        began = time.monotonic()
+        healed = await self._driver.thread.run(self._heal, name=f"heal {self._page_id}")
+        if healed is not Healing.NONE:
+            took = round(time.monotonic() - began, 3)
+            log.info("page healed", page_id=self._page_id, by=healed.value, took_s=took)
+        return healed
+
+    async def _heal(self) -> Healing:
+        """Asyncio-flavoured."""
+        live = self.live
+        killed = False
+        if live is not None and live.usable:
+            healed = await healing.heal(live)
+            if healed is not None:
+                return healed
+            killed = await healing.end_renderer(live)
+        await self.reopen(self._driver.session)
+        return Healing.KILLED if killed else Healing.REOPENED
+
+    async def close(self) -> None:
+        self.closed = True
+        self._driver.forget(self)
+        with trio.move_on_after(THROW_AWAY_S):
+            await self._driver.thread.run(self.throw_away, grace=0.0)
+
+
