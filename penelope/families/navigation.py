@@ -1,0 +1,147 @@
+"""Going to a URL, as the shipped families do it.
+
+What a site answers is data, whatever the status; only a site that cannot be reached is an error, which the worker
+names. Chromium makes errors of more than that, hence this module.
+"""
+
+import asyncio
+import re
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+from urllib.parse import urlsplit
+
+from playwright.async_api import Error, Frame, Page, Response
+
+from penelope import PluginError
+
+WaitUntil = Literal["commit", "domcontentloaded", "load", "networkidle"]
+
+ERROR_PAGE: Final = "chrome-error:"
+ERROR_PAGE_S: Final = 1.0  # it is there after about 20 ms
+NO_DOCUMENT: Final = frozenset({204, 205})
+READS: Final = 3
+
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+# The browser drops these before it looks at the scheme, so "java\nscript:" is a scheme to it, too.
+_DROPPED: Final = str.maketrans("", "", "\t\n\r")
+_TRIMMED: Final = "".join(map(chr, range(0x21)))
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """What a navigation came to.
+
+    Attributes:
+        url: after redirects.
+        status: what the site answered; None where nobody was asked (`about:blank`, `data:`, another `#part`).
+        has_document: False when the site sent no body: the page then shows the browser's own error page, or (204)
+            what it showed before.
+    """
+
+    url: str
+    status: int | None
+    has_document: bool = True
+
+
+async def go(page: Page, url: str, wait_until: WaitUntil = "load") -> Arrival:
+    """Go to a URL that `checked_url` let through.
+
+    Raises:
+        PluginError: 415, when the URL is a download.
+        playwright.async_api.Error: the site cannot be reached, or does not answer in time.
+    """
+    watch = _Watch(page)
+    page.on("response", watch.on_response)
+    page.on("framenavigated", watch.on_navigated)
+    try:
+        response = await page.goto(url, wait_until=wait_until)
+    except Error as error:
+        return await _arrival_without_document(watch, url, error)
+    finally:
+        page.remove_listener("response", watch.on_response)
+        page.remove_listener("framenavigated", watch.on_navigated)
+    return Arrival(page.url, response.status if response else None)
+
+
+async def ask(page: Page, script: str, argument: object = None) -> Any:
+    """Evaluate a script that only reads, again when a navigation of the page's own came between."""
+    for _ in range(READS - 1):
+        try:
+            return await page.evaluate(script, argument)
+        except Error as error:
+            if "context was destroyed" not in error.message:
+                raise
+            await page.wait_for_load_state("domcontentloaded")
+    return await page.evaluate(script, argument)
+
+
+def checked_url(text: str) -> str:
+    """The URL as the browser will read it.
+
+    Raises:
+        PluginError: 400: it is none, or of a scheme that plugins do not open. Only `http`, `https`, `data` and
+            `about:blank` are: `file:` would read the worker's disk, `chrome:` steer the browser.
+    """
+    url = text.strip(_TRIMMED).translate(_DROPPED)
+    found = _SCHEME.match(url)
+    scheme = found[1].lower() if found else "localhost"
+    if scheme == "localhost" or "." in scheme:  # localhost:8200 and example.org:80 are a host and its port
+        raise PluginError(f"the URL {_short(url)!r} has no scheme: write https:// before it", status=400)
+    if scheme == "data" or re.split("[?#]", url.lower())[0] == "about:blank":
+        return url
+    if scheme not in ("http", "https"):
+        raise PluginError(f"a URL of scheme {scheme!r} is not opened: only http, https, data and about:blank are",
+                          status=400)  # fmt: skip
+    if not _names_a_host(url):
+        raise PluginError(f"the URL {_short(url)!r} names no host, or no valid port", status=400)
+    return url
+
+
+class _Watch:
+    """What the page's main frame was answered, and when it came to the browser's error page."""
+
+    def __init__(self, page: Page) -> None:
+        self._frame = page.main_frame
+        self.last: Response | None = None
+        self.on_error_page = asyncio.Event()
+
+    # What a listener raises comes out of the next call to Playwright, whoever makes it: so nothing is raised.
+    def on_response(self, response: Response) -> None:
+        with suppress(Exception):
+            if response.request.is_navigation_request() and response.frame == self._frame:
+                self.last = response
+
+    def on_navigated(self, frame: Frame) -> None:
+        with suppress(Exception):
+            if frame == self._frame and frame.url.startswith(ERROR_PAGE):
+                self.on_error_page.set()
+
+
+async def _arrival_without_document(watch: _Watch, url: str, error: Error) -> Arrival:
+    """Tell an answer without a body from a failure, which is raised on."""
+    if "Download is starting" in error.message:
+        raise PluginError(f"the URL {_short(url)!r} is a download, not a page", status=415) from None
+    answer = watch.last
+    if answer is not None and "ERR_HTTP_RESPONSE_CODE_FAILURE" in error.message:
+        # A navigation begun before the error page is there would be cut off by it.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ERROR_PAGE_S):
+                await watch.on_error_page.wait()
+        return Arrival(answer.url, answer.status, has_document=False)
+    if answer is not None and "ERR_ABORTED" in error.message and answer.status in NO_DOCUMENT:
+        return Arrival(answer.url, answer.status, has_document=False)
+    raise error
+
+
+def _names_a_host(url: str) -> bool:
+    try:
+        parts = urlsplit(url.replace("\\", "/"))
+        _ = parts.port  # parsed, and refused, only when it is asked for
+    except ValueError:
+        return False
+    return bool(parts.hostname)
+
+
+def _short(url: str) -> str:
+    return url if len(url) <= 80 else f"{url[:77]}..."
