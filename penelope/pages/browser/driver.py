@@ -47,7 +47,9 @@ class PlaywrightDriver:
 
     free_s = BREAK_FOR_S + 1.0
 
-    def __init__(self, options: BrowserOptions, place: Place, thread: BrowserThread, cookies: str | None) -> None:
+    def __init__(
+        self, options: BrowserOptions, place: Place, thread: BrowserThread, cookies: str | None
+    ) -> None:
         self.thread = thread
         self.watch = Watch(thread)
         self.session: Session | None = None
@@ -133,6 +135,17 @@ class PlaywrightDriver:
         """Have the keeper look at the browser now; immediate."""
         self._look.set()
 
+    def close_strays(self, session: Session) -> None:
+        """Close the pages that calls opened and left, unless a call is at work that may still use them. Immediate;
+        asyncio-flavoured.
+        """
+        lives = self.lives()
+        if any(live.run is not None for live in lives) or not session.alive:
+            return
+        owned = [live.page for live in lives] + ([] if self._spare is None else [self._spare.page])
+        for page in session.strays(owned):
+            lives[0].start_soon(page.close(), "close a page that a call left")
+
     def forget(self, tab: PlaywrightTab) -> None:
         """The tab is closed for good; immediate."""
         if tab in self._tabs:
@@ -205,7 +218,7 @@ class PlaywrightDriver:
                 await self._restart()
             except Exception as error:
                 self._reason = str(error)
-                log.error("the browser could not be started again", error=str(error), tries=failures)
+                log.warning("the browser could not be started again", error=str(error), tries=failures)
                 continue
             up_since = trio.current_time()
             self._up.set()
@@ -264,9 +277,7 @@ class PlaywrightDriver:
 
     async def beat(self) -> None:
         """Watch the renderers of the pages at work, for ever. Asyncio-flavoured."""
-        await heartbeat.beat(
-            self.lives, every_s=heartbeat.BEAT_EVERY_S, silent_max_s=heartbeat.SILENT_MAX_S
-        )
+        await heartbeat.beat(self.lives, every_s=heartbeat.BEAT_EVERY_S, silent_max_s=heartbeat.SILENT_MAX_S)
 
 
 @asynccontextmanager

@@ -34,7 +34,9 @@ def find_browser(
     for name in names:
         if (found := shutil.which(name)) is not None:
             return Path(found)
-    raise NoBrowser(f"no browser found: get one with `{_install_command()}`, or set PENELOPE_BROWSER to its path")
+    raise NoBrowser(
+        f"no browser found: get one with `{_install_command()}`, or set PENELOPE_BROWSER to its path"
+    )
 
 
 def _from_setting(setting: Path) -> Path:

@@ -70,9 +70,7 @@ async def end_renderer(live: Live) -> bool:
     if live.crashed or live.page.is_closed():
         return True
     ending = asyncio.ensure_future(answers(live.cdp.send("Page.crash"), KILL_S))
-    until = asyncio.get_running_loop().time() + KILL_S
-    while not (live.crashed or live.page.is_closed()) and asyncio.get_running_loop().time() < until:
-        await asyncio.sleep(0.005)
-    ending.cancel()
-    log.warning("renderer ended", page_id=live.page_id, url=live.url, ended=live.crashed)
-    return live.crashed
+    ended = await answers(live.gone.wait(), KILL_S)
+    ending.cancel()  # Page.crash itself is never answered
+    log.warning("renderer ended" if ended else "renderer will not end", page_id=live.page_id, url=live.url)
+    return ended

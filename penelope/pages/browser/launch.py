@@ -6,6 +6,7 @@ Source: contract, section 3; design, section 7 (4, 10).
 import os
 import shlex
 import shutil
+import stat
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -31,6 +32,7 @@ DISABLED_FEATURES = ("RenderDocument",)
 
 START_S = 30.0
 USERNS_PROBE_S = 5.0
+SETUID_HELPERS = (Path("/usr/lib/chromium/chrome-sandbox"), Path("/opt/google/chrome/chrome-sandbox"))
 
 _LAUNCHER = """\
 #!/bin/sh
@@ -109,8 +111,7 @@ def sandbox() -> tuple[bool, str]:
         return True, "on"
     if os.geteuid() == 0:
         return False, "off: running as root"
-    helpers = ("/usr/lib/chromium/chrome-sandbox", "/opt/google/chrome/chrome-sandbox")
-    if any(os.path.exists(helper) and os.stat(helper).st_mode & 0o4000 for helper in helpers):
+    if any(helper.exists() and helper.stat().st_mode & stat.S_ISUID for helper in SETUID_HELPERS):
         return True, "on: setuid helper"
     if _user_namespaces():
         return True, "on: user namespaces"
@@ -133,7 +134,9 @@ def _user_namespaces() -> bool:
     return tried.returncode == 0
 
 
-def launch_arguments(options: BrowserOptions, place: Place, launcher: Path, *, sandboxed: bool) -> dict[str, Any]:
+def launch_arguments(
+    options: BrowserOptions, place: Place, launcher: Path, *, sandboxed: bool
+) -> dict[str, Any]:
     """Keyword arguments of Playwright's `launch_persistent_context`."""
     arguments: dict[str, Any] = {
         "user_data_dir": str(place.profile),
@@ -152,14 +155,8 @@ def launch_arguments(options: BrowserOptions, place: Place, launcher: Path, *, s
         arguments["proxy"] = _proxy(options.proxy)
     if options.viewport:
         arguments["viewport"] = {"width": options.viewport[0], "height": options.viewport[1]}
-    for name, value in (
-        ("locale", options.locale),
-        ("timezone_id", options.timezone),
-        ("user_agent", options.user_agent),
-    ):
-        if value is not None:
-            arguments[name] = value
-    return arguments
+    worn = {"locale": options.locale, "timezone_id": options.timezone, "user_agent": options.user_agent}
+    return arguments | {name: value for name, value in worn.items() if value is not None}
 
 
 def _proxy(url: str) -> dict[str, str]:

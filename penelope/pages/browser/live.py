@@ -16,6 +16,7 @@ import structlog
 from playwright.async_api import CDPSession, Dialog, Download, Error, Frame, Page
 
 from penelope.errors import BadParameter, PageLost
+from penelope.pages.browser.inner import Leftovers
 from penelope.pages.browser.run import Run
 from penelope.pages.browser.session import Session, answers
 from penelope.pages.browser.urls import is_allowed
@@ -23,6 +24,7 @@ from penelope.pages.browser.urls import is_allowed
 POPUPS_MAX = 20  # open at once; further ones are closed at once
 CLOSE_S = 1.5
 TARGET_CLOSE_S = 0.5
+LEFTOVERS_S = 1.0
 BLANK = "about:blank"
 ERROR_PAGE = "chrome-error:"
 
@@ -51,11 +53,12 @@ class Live:
         page: Playwright's.
         cdp: a CDP session of the page, of our own.
         crashed: its renderer has ended.
+        gone: set once it has crashed or is closed.
         url: of the main frame, as last seen.
         place: the last address that it may be opened at again.
         run: the call that works it; None between calls.
         unsettled: an error page of a failed navigation may still be on its way.
-        answered_at: when its renderer last answered the heartbeat, monotonic; None: not asked yet.
+        heartbeat, asked_at, judging: of the heartbeat; `asked_at` is monotonic, None: not asked yet.
     """
 
     cdp: CDPSession
@@ -67,6 +70,7 @@ class Live:
         self.page_id = page_id
         self.crashed = False
         self.crashed_at = 0.0
+        self.gone = asyncio.Event()
         self.opened_at = time.monotonic()
         self.url = page.url
         self.place = BLANK
@@ -75,9 +79,11 @@ class Live:
         self.error_page = asyncio.Event()
         self.heartbeat: asyncio.Task[bool] | None = None
         self.asked_at: float | None = None
+        self.judging = False
         self.popups: list[Page] = []
         self.downloads: list[Download] = []
         self.popups_seen = 0
+        self._leftovers: Leftovers | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         page.on("crash", self._on_crash)
         page.on("close", self._on_close)
@@ -105,11 +111,13 @@ class Live:
     @safe
     def _on_crash(self, _: Page) -> None:
         self.crashed, self.crashed_at = True, time.monotonic()
+        self.gone.set()
         log.warning("page crashed", page_id=self.page_id, url=self.url)
         self.fail(PageLost(f"page {self.page_id} crashed while the call was running"))
 
     @safe
     def _on_close(self, _: Page) -> None:
+        self.gone.set()
         for popup in self.popups:
             self.start_soon(popup.close(), "close a popup")
 
@@ -125,7 +133,9 @@ class Live:
             self.place = self.url
         else:
             self.start_soon(self.page.goto(BLANK), "leave a forbidden address")
-            self.fail(BadParameter(f"url is {self.url[:200]!r}: only http, https, data and about:blank are allowed"))
+            self.fail(
+                BadParameter(f"url is {self.url[:200]!r}: only http, https, data and about:blank are allowed")
+            )
 
     @safe
     def _on_popup(self, popup: Page) -> None:
@@ -153,10 +163,14 @@ class Live:
         """A call takes the page; immediate."""
         self.run = run
         self.asked_at = None
+        self._leftovers = Leftovers(self.page)
 
-    def end(self) -> None:
-        """The call is over: what it opened is closed, beside. Immediate."""
+    async def end(self) -> None:
+        """The call is over: its handlers are removed, what it opened is closed beside. Bounded."""
         self.run = None
+        if self._leftovers is not None:
+            await answers(self._leftovers.remove(), LEFTOVERS_S)
+            self._leftovers = None
         if self.popups_seen:
             log.info("popups closed", page_id=self.page_id, seen=self.popups_seen)
             for popup in self.popups:
@@ -170,9 +184,11 @@ class Live:
         """Close the page; bounded (2 s), whatever it does."""
         if self.page.is_closed() or not self.session.alive:
             return
-        if not await answers(self.page.close(), CLOSE_S):
-            log.info("page does not close; closed by the browser", page_id=self.page_id)
-            await answers(self.session.close_target(self.target_id), TARGET_CLOSE_S)
+        if await answers(self.page.close(), CLOSE_S):
+            return
+        log.info("page does not close; closed by the browser", page_id=self.page_id)
+        closing = self.session.browser_cdp or self.cdp
+        await answers(closing.send("Target.closeTarget", {"targetId": self.target_id}), TARGET_CLOSE_S)
 
 
 async def open_live(session: Session, page_id: str, page: Page | None = None) -> Live:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # Set in the context of a call's task, so that whatever it starts is known to be its own.
 current_run: ContextVar["Run[Any] | None"] = ContextVar("penelope_browser_run", default=None)
 
-_PLAYWRIGHT_INNER = os.path.join(os.path.dirname(playwright.__file__), "_impl") + os.sep
+_PLAYWRIGHT_INNER = str(Path(playwright.__file__).parent / "_impl") + os.sep
 _DRIVER_VERB = "run-driver"
 
 # The parent may have died before setpriv ran, and then no signal ever comes: look once it is armed.
@@ -61,7 +61,11 @@ class BrowserLoop(asyncio.SelectorEventLoop):
         self.set_task_factory(_make_task)
 
     async def subprocess_exec(  # type: ignore[override]
-        self, protocol_factory: Callable[[], asyncio.SubprocessProtocol], program: Any, *args: Any, **kwargs: Any
+        self,
+        protocol_factory: Callable[[], asyncio.SubprocessProtocol],
+        program: Any,
+        *args: Any,
+        **kwargs: Any,
     ) -> tuple[asyncio.SubprocessTransport, asyncio.SubprocessProtocol]:
         """As asyncio's; Playwright's driver gets a session of its own (a Ctrl-C is ours to answer), ends with this
         thread, and does not see this worker's environment.

@@ -132,7 +132,9 @@ def _end_orphans(profile: Path) -> None:
         except (psutil.Error, ProcessLookupError):
             continue
         if not ours:
-            raise StoreHeld(f"browser profile {profile} is in use by a browser opened by hand, pid {process.pid}")
+            raise StoreHeld(
+                f"browser profile {profile} is in use by a browser opened by hand, pid {process.pid}"
+            )
         log.warning("ending a browser left on this profile by an earlier start", pid=process.pid)
         end_all(tree)
 

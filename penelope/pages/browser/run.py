@@ -9,6 +9,7 @@ Source: docs/architecture.md, "The bridge".
 import asyncio
 import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator
+from contextlib import suppress
 from contextvars import copy_context
 from typing import Any, Generic, TypeVar, cast
 
@@ -44,7 +45,9 @@ class Run(Generic[_T]):
         closed: nothing new may be started for it.
     """
 
-    def __init__(self, loop: BrowserLoop, name: str, function: Callable[..., Awaitable[_T]], args: Any) -> None:
+    def __init__(
+        self, loop: BrowserLoop, name: str, function: Callable[..., Awaitable[_T]], args: Any
+    ) -> None:
         """Trio-flavoured."""
         self.name = name
         self.ended = trio.Event()
@@ -147,10 +150,8 @@ class Run(Generic[_T]):
         self._report()
 
     def _report(self) -> None:
-        try:
+        with suppress(trio.RunFinishedError):  # Trio's side is gone: nobody waits
             self._token.run_sync_soon(self.ended.set)
-        except trio.RunFinishedError:
-            pass  # Trio's side is gone: nobody waits
 
     def fail(self, error: Exception) -> None:
         """End it from within the loop, with this error whatever it says itself."""

@@ -5,7 +5,7 @@ Asyncio-flavoured; `alive`, `pids` and `kill` are immediate and may be used from
 
 import asyncio
 import json
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -15,7 +15,14 @@ from playwright.async_api import BrowserContext, CDPSession, Error, Page, Playwr
 
 from penelope.errors import StartError
 from penelope.pages.browser.find import find_browser
-from penelope.pages.browser.launch import BrowserOptions, environment, launch_arguments, sandbox, write_launcher
+from penelope.pages.browser.inner import quiet_listeners
+from penelope.pages.browser.launch import (
+    BrowserOptions,
+    environment,
+    launch_arguments,
+    sandbox,
+    write_launcher,
+)
 from penelope.pages.browser.loop import BrowserLoop
 from penelope.pages.browser.processes import Process, end_all, group
 from penelope.pages.browser.profile import Place
@@ -51,6 +58,7 @@ class Session:
         self.executable: Path | None = None
         self.lost = False  # it runs, but does not do what it is asked
         self._closed = False
+        self._opening: set[asyncio.Future[Page]] = set()
 
     @property
     def alive(self) -> bool:
@@ -68,7 +76,9 @@ class Session:
         loop = asyncio.get_running_loop()
         until = loop.time() + DEATH_S
         while self.alive and loop.time() < until:
-            if self.browser_cdp is not None and await answers(self.browser_cdp.send("Browser.getVersion"), DEATH_S):
+            if self.browser_cdp is not None and await answers(
+                self.browser_cdp.send("Browser.getVersion"), DEATH_S
+            ):
                 return self.alive
             await asyncio.sleep(0.01)
         return self.alive
@@ -86,6 +96,7 @@ class Session:
             async with asyncio.timeout(START_S):
                 self._playwright = await async_playwright().start()
                 self.driver = Process(loop.drivers[-1])
+                quiet_listeners(self._playwright)
                 await self._launch(options, self._playwright)
         except TimeoutError:
             raise StartError(f"the browser did not start within {START_S:g} s") from None
@@ -126,22 +137,32 @@ class Session:
     async def new_page(self) -> Page:
         """A new page; one that comes too late for its caller is closed, never left without an owner."""
         opening = asyncio.ensure_future(self.context.new_page())
+        self._opening.add(opening)
+        opening.add_done_callback(self._opening.discard)
         try:
             return await asyncio.shield(opening)
         except asyncio.CancelledError:
             opening.add_done_callback(_close_late)
             raise
 
-    async def close_target(self, target_id: str) -> None:
-        """Have the browser itself close a page that does not close."""
-        if self.browser_cdp is not None:
-            await self.browser_cdp.send("Target.closeTarget", {"targetId": target_id})
+    def strays(self, owned: Sequence[Page]) -> list[Page]:
+        """The open pages that nobody owns; [] while one is being opened. Immediate."""
+        pages = self.context.pages
+        if self._opening or len(pages) <= len(owned):
+            return []
+        return [page for page in pages if page not in owned]
 
     async def cookies(self) -> str:
         """All cookies as a JSON array in a stable order."""
         cookies = await self.context.cookies()
         ordered = sorted(
-            cookies, key=lambda c: (c.get("domain", ""), c.get("path", ""), c.get("name", ""), c.get("partitionKey", ""))
+            cookies,
+            key=lambda c: (
+                c.get("domain", ""),
+                c.get("path", ""),
+                c.get("name", ""),
+                str(c.get("partitionKey", "")),
+            ),
         )
         return json.dumps(ordered, separators=(",", ":"), sort_keys=True)
 
@@ -212,7 +233,7 @@ def _close_late(opening: "asyncio.Future[Page]") -> None:
 def _why(message: str) -> str:
     """The line of Playwright's report that says why."""
     for line in message.splitlines():
-        if "ERROR" in line and "]" in line or "error while loading" in line or "cannot" in line.lower():
+        if ("ERROR" in line and "]" in line) or "error while loading" in line or "cannot" in line.lower():
             return line.strip()[:300]
     return clean(message)[:300]
 

@@ -108,7 +108,8 @@ class PlaywrightTab:
         try:
             return await body(live.page, run.cross)
         finally:
-            live.end()
+            await live.end()
+            self._driver.close_strays(live.session)
 
     async def _end(self, run: Run[Any]) -> None:
         """End a cancelled call: ask, then break it off where it blocks, then take its page and its next step away."""
@@ -171,7 +172,9 @@ class PlaywrightTab:
             raise gone(self._page_id, browser_alive=session.alive, crashed=False)
         live = self.live = made[0]
         if self.place != BLANK:
-            await answers(live.page.goto(self.place, wait_until="commit", timeout=REOPEN_S * 1000), REOPEN_S + 0.5)
+            await answers(
+                live.page.goto(self.place, wait_until="commit", timeout=REOPEN_S * 1000), REOPEN_S + 0.5
+            )
             await healing.soothe(live)
         log.info("page opened afresh", page_id=self._page_id, url=live.url)
         return live
@@ -202,5 +205,3 @@ class PlaywrightTab:
         self._driver.forget(self)
         with trio.move_on_after(THROW_AWAY_S):
             await self._driver.thread.run(self.throw_away, grace=0.0)
-
-

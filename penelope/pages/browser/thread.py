@@ -60,7 +60,11 @@ class BrowserThread:
         self.loop.call_later(0.05, self.loop.stop)  # lets the cancelled tasks end
 
     async def run(
-        self, function: Callable[..., Awaitable[_T]], *args: Any, grace: float = GRACE_S, name: str = "browser"
+        self,
+        function: Callable[..., Awaitable[_T]],
+        *args: Any,
+        grace: float = GRACE_S,
+        name: str = "browser",
     ) -> _T:
         """Run `function` in the thread and wait until it has really ended. Trio-flavoured.
 
@@ -86,13 +90,13 @@ class BrowserThread:
         except RuntimeError:
             return
         with trio.move_on_after(JOIN_S, shield=True):
-            while self._thread.is_alive():
+            while self._thread.is_alive():  # noqa: ASYNC110 - a thread's end sets no event of Trio's
                 await trio.sleep(0.005)
         if self._thread.is_alive():
             log.error("the browser's thread is blocked and was left behind")
 
 
-def _log_unhandled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+def _log_unhandled(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     error = context.get("exception")
     log.warning("unhandled in the browser's thread", what=context.get("message"), exc_info=error)
 

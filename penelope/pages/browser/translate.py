@@ -7,14 +7,21 @@ import re
 from typing import Final
 from urllib.parse import urlsplit
 
-from playwright.async_api import Error, TimeoutError
+from playwright.async_api import Error
+from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from penelope.errors import BrowserLost, CallFailed, PageLost, ProxyFailed, SiteFailed, TimedOut
 
 _NET: Final = re.compile(r"net::(ERR_[A-Z0-9_]+)(?: at (\S+))?")
 _TIMEOUT: Final = re.compile(r"^(?:(?P<what>[\w.]+): )?Timeout (?P<ms>[\d.]+)ms exceeded")
 _PROXY: Final = ("ERR_PROXY", "ERR_TUNNEL", "ERR_SOCKS", "ERR_MANDATORY_PROXY", "ERR_NO_SUPPORTED_PROXIES")
-_GONE: Final = ("has been closed", "Target closed", "Browser closed", "Connection closed", "browser has disconnected")
+_GONE: Final = (
+    "has been closed",
+    "Target closed",
+    "Browser closed",
+    "Connection closed",
+    "browser has disconnected",
+)
 
 _REASONS: Final = {
     "ERR_NAME_NOT_RESOLVED": "no such host {host}",
@@ -67,7 +74,7 @@ def translate(error: Exception, *, page_id: str, browser_alive: bool) -> Excepti
     """
     if not isinstance(error, Error):
         return error
-    if isinstance(error, TimeoutError):
+    if isinstance(error, PlaywrightTimeout):
         return TimedOut(_timeout(error.message))
     if is_gone(error):
         return gone(page_id, browser_alive=browser_alive, crashed="Target crashed" in error.message)

@@ -85,7 +85,9 @@ class Watch:
 
     async def free(self, run: Run[object]) -> None:
         """Free the thread from a cancelled call that has passed its grace; bounded. Sets `stuck` when that fails."""
-        log.warning("breaking off a call that blocks the browser's thread", plugin=run.name, stack=self.stack())
+        log.warning(
+            "breaking off a call that blocks the browser's thread", plugin=run.name, stack=self.stack()
+        )
         until = trio.current_time() + BREAK_FOR_S
         while trio.current_time() < until:
             if not _raise_in(self._thread.ident):
@@ -96,7 +98,9 @@ class Watch:
                 _raise_in(self._thread.ident, clear=True)
                 return
         _raise_in(self._thread.ident, clear=True)
-        log.error("nothing ends the call that blocks the browser's thread", plugin=run.name, stack=self.stack())
+        log.error(
+            "nothing ends the call that blocks the browser's thread", plugin=run.name, stack=self.stack()
+        )
         self.stuck.set()
 
 
