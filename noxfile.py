@@ -28,6 +28,7 @@ FAST = ("tests/core", "tests/spec")
 nox.needs_version = ">=2025.2.9"
 nox.options.default_venv_backend = "uv|virtualenv"
 nox.options.reuse_venv = "yes"
+nox.options.download_python = "never"  # of this machine's Pythons, not from somewhere
 nox.options.error_on_missing_interpreters = False
 nox.options.stop_on_first_error = False
 
@@ -59,15 +60,17 @@ def _interpreters(version: str) -> Iterator[str]:
 
 
 def _pythons_present() -> list[str]:
-    """The supported versions that this machine has, oldest first."""
-    found = [version for version in SUPPORTED if any(map(_runs, _interpreters(version)))]
-    return found or [SUPPORTED[0]]  # then nox says which one is missing
+    """The supported versions that this machine has, oldest first; nox can find them afterwards."""
+    found = {version: next(filter(_runs, _interpreters(version)), None) for version in SUPPORTED}
+    folders = [os.fspath(Path(python).parent) for python in found.values() if python]
+    os.environ["PATH"] = os.pathsep.join([os.environ["PATH"], *folders])
+    return [version for version, python in found.items() if python] or [SUPPORTED[0]]
 
 
 PYTHONS = _pythons_present()
 OLDEST, NEWEST = PYTHONS[0], PYTHONS[-1]
 
-# The tests last, so that pytest's summary ends the output; the full suite on the oldest Python is the very last.
+# The tests last, the full suite on the oldest Python very last, so that its summary ends the output.
 nox.options.sessions = [
     "lint",
     "typing",
@@ -167,7 +170,7 @@ def demo(session: nox.Session) -> None:
     session.run("penelope", "demo", *session.posargs)
 
 
-@nox.session(python=PYTHONS)
+@nox.session(python=PYTHONS[::-1])
 def tests(session: nox.Session) -> None:
     """Everything on the oldest Python; on the others what needs no browser and no real clock."""
     _install(session, "test")
