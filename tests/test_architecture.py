@@ -77,6 +77,32 @@ def test_the_door_and_the_port_start_no_event_loop(module: str) -> None:
     assert "" == loaded.stdout.strip()
 
 
+def test_playwright_is_known_by_its_types_alone() -> None:
+    """Outside of the browser and the families, an import of Playwright stands under TYPE_CHECKING."""
+    knows_it = ("penelope/pages/browser/", "penelope/families/")
+    wrong = [
+        str(path)
+        for path in ours(".py")
+        if path.parts[0] == "penelope" and not path.as_posix().startswith(knows_it)
+        if "playwright" in imported_at_run_time(ast.parse((ROOT / path).read_text("utf-8")))
+    ]
+
+    assert [] == wrong
+
+
+def imported_at_run_time(node: ast.AST) -> set[str]:
+    """Top-level names of what this code imports, wherever in it, but under `if TYPE_CHECKING:`."""
+    match node:
+        case ast.If(test=ast.Name(id="TYPE_CHECKING")):
+            inside: list[ast.stmt] = node.orelse
+            return set().union(*map(imported_at_run_time, inside))
+        case ast.Import():
+            return {alias.name.partition(".")[0] for alias in node.names}
+        case ast.ImportFrom(module=str(module)):
+            return {module.partition(".")[0]}
+    return set().union(*map(imported_at_run_time, ast.iter_child_nodes(node)))
+
+
 def test_every_module_says_its_duty() -> None:
     """The first line of a module states what it is for."""
     silent = [
