@@ -29,6 +29,12 @@ class Clock:
         self._anchored_at = trio.current_time()
         self._warned = False
 
+    def at_least(self, epoch: float) -> None:
+        """Do not start before what an earlier life wrote down: the wall may have gone back meanwhile."""
+        if epoch > self.now():
+            log.warning("the store is ahead of the wall clock", by_s=round(epoch - self.now(), 3))
+            self._anchor, self._anchored_at = epoch, trio.current_time()
+
     def now(self) -> float:
         """Epoch seconds; immediate, never smaller than before."""
         return self._anchor + (trio.current_time() - self._anchored_at)
@@ -47,7 +53,7 @@ class Clock:
 
     async def run(self) -> None:
         """Look at the wall once a minute, for ever."""
-        while True:
+        while True:  # nothing announces that the wall was moved
             await trio.sleep(ANCHOR_EVERY_S)
             self.look()
 

@@ -10,7 +10,9 @@ import os
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict, TypeVar
+
+from penelope import jsontext
 
 if TYPE_CHECKING:
     from playwright.async_api import Page
@@ -43,7 +45,7 @@ class Host(Protocol):
 
     async def progress(self, fraction: float, note: str) -> None: ...
 
-    async def checkpoint(self, value: object) -> None: ...
+    async def checkpoint(self, text: str) -> None: ...
 
     async def media(
         self, source: "bytes | str | os.PathLike[str]", filename: str, content_type: str
@@ -53,9 +55,7 @@ class Host(Protocol):
 class Crossing(Protocol):
     """Runs a function of the worker's side and waits for it, from the plugin's side."""
 
-    def __call__(
-        self, function: Callable[..., Awaitable[_Result]], /, *args: Any
-    ) -> Awaitable[_Result]: ...
+    def __call__(self, function: Callable[..., Awaitable[_Result]], /, *args: Any) -> Awaitable[_Result]: ...
 
 
 class PluginError(Exception):
@@ -127,7 +127,8 @@ class Call:
         Raises:
             ValueError: a value that is no JSON.
         """
-        await self._cross(self._host.checkpoint, value)
+        # Written here, on the plugin's side: a large one must not hold up the worker's loop.
+        await self._cross(self._host.checkpoint, jsontext.dumps(value))
 
     async def media(
         self,
@@ -139,7 +140,7 @@ class Call:
         """Hand a file to the client through a one-shot link.
 
         Args:
-            source: the bytes, or the path of a file, which is moved where that is possible, else copied.
+            source: the bytes, or the path of a file, which is copied.
             filename: the name that the client's download gets; anything unsafe in it is replaced.
             content_type: the media type that the download is served with.
 
@@ -174,9 +175,7 @@ def plugin(name: str) -> Callable[[_Function], _Function]:
         ValueError: a name that is not `family/name` in lower case letters, digits and hyphens.
     """
     if not PLUGIN_NAME.fullmatch(name):
-        raise ValueError(
-            f"plugin name {name!r} is not family/name in lower case letters, digits and hyphens"
-        )
+        raise ValueError(f"plugin name {name!r} is not family/name in lower case letters, digits and hyphens")
 
     def mark(function: _Function) -> _Function:
         setattr(function, PLUGIN_MARK, Mark(name))

@@ -1,0 +1,110 @@
+"""The command line. It reads the environment once; everything else gets values.
+
+Source: contract, sections 1, 2 and 12.
+"""
+
+import os
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from penelope.errors import StartError
+
+EXIT_START_FAILED = 1
+
+
+def _fail(error: StartError) -> NoReturn:
+    click.echo(f"penelope: {error.message}", err=True)
+    sys.exit(EXIT_START_FAILED)
+
+
+class _ServeCommand(click.Command):
+    """Its help lists every setting, read from the settings themselves."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        from penelope.settings import Settings, variable
+
+        rows = []
+        for name, field in Settings.model_fields.items():
+            default = "required" if field.is_required() else f"default: {_default(field.default)}"
+            rows.append((variable(name), f"{field.description} [{default}]"))
+        with formatter.section("Settings, from the environment and .env"):
+            formatter.write_dl(rows)
+
+
+def _default(value: object) -> str:
+    if isinstance(value, bool):
+        return str(int(value))
+    return "unset" if value in (None, ()) else str(value)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="penelope", message="%(prog)s %(version)s")
+def main() -> None:
+    """Penelope works web pages for you over HTTP."""
+
+
+@main.command(cls=_ServeCommand)
+@click.option("--host", help="The address to listen on (PENELOPE_HOST).")
+@click.option("--port", type=int, help="The port to listen on (PENELOPE_PORT).")
+@click.option("--store", type=click.Path(path_type=Path), help="The store's folder (PENELOPE_STORE).")
+def serve(host: str | None, port: int | None, store: Path | None) -> None:
+    """Run a worker until it is told to stop."""
+    given = {"host": host, "port": port, "store": store}
+    sys.exit(_serve({name: value for name, value in given.items() if value is not None}))
+
+
+def _serve(overrides: dict[str, object]) -> int:
+    import structlog
+    import trio
+
+    from penelope import logs, registry
+    from penelope import main as worker
+    from penelope.settings import Settings
+
+    try:
+        settings = Settings.from_environ(overrides)
+        # Read once: no child process, the browser's least of all, needs to inherit it.
+        for name in ("PENELOPE_KEY", "PENELOPE_PROXY"):
+            os.environ.pop(name, None)
+        logs.configure(settings.log)
+        structlog.get_logger("penelope").info("settings", **settings.masked())
+        plugins = registry.load(settings.plugins)
+        return trio.run(worker.run, settings, plugins)
+    except StartError as error:
+        _fail(error)
+    except BaseExceptionGroup as group:
+        start_errors = group.subgroup(StartError)
+        if start_errors is not None and group.split(StartError)[1] is None:
+            _fail(_first(start_errors))
+        raise
+
+
+def _first(group: BaseExceptionGroup[StartError]) -> StartError:
+    error = group.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error
+
+
+@main.command()
+@click.option("--out", type=click.Path(path_type=Path), help="Where the screenshot is saved.")
+def demo(out: Path | None) -> None:
+    """Walk through the main job against the bundled site."""
+    import trio
+
+    from penelope.demo.walk import run_demo
+
+    sys.exit(trio.run(run_demo, out))
+
+
+@main.command("demo-site")
+@click.option("--host", default="127.0.0.1", show_default=True)
+@click.option("--port", type=int, default=8200, show_default=True)
+def demo_site(host: str, port: int) -> None:
+    """Serve the bundled stand-in site."""
+    import trio
+
+    from penelope.demo.site import serve_site
+
+    trio.run(serve_site, port, host)

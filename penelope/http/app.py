@@ -1,0 +1,160 @@
+"""The app: every request is named, checked, logged and answered in the envelope. It owns no task.
+
+Source: contract, sections 1 and 7.
+"""
+
+import secrets
+from dataclasses import dataclass
+
+import structlog
+from quart import Request, Response, g, request
+from quart_trio import QuartTrio
+
+from penelope.clock import Clock
+from penelope.http import auth, envelope
+from penelope.http.routes import jobs, media, pages, plugins, primitives, requests, status
+from penelope.http.worker import Worker
+from penelope.store.request_log import Entry
+
+MAX_BODY_BYTES = 16 * 2**20
+BODY_TIMEOUT_S = 60
+API = "/api/v1"
+QUIET = "quiet"  # set by an endpoint: not in the request log (polls, health, metrics, the waker's questions)
+OPEN_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json", "/docs"})
+# Not in the request log, and no client's activity either: questions about the worker itself.
+QUESTIONS = frozenset({"/healthz", "/readyz", "/metrics", f"{API}/activity", "/openapi.json", "/docs"})
+
+log = structlog.get_logger("penelope.http")
+
+
+@dataclass(slots=True)
+class Handled:
+    """What is remembered of a request while it is answered. `began` in epoch seconds; `kind` None: not logged."""
+
+    request_id: str
+    began: float
+    kind: str | None = None
+
+
+def create_app(worker: Worker) -> QuartTrio:
+    """The app over a worker's parts."""
+    app = QuartTrio("penelope", static_folder=None)
+    app.config.update(
+        MAX_CONTENT_LENGTH=MAX_BODY_BYTES,
+        BODY_TIMEOUT=BODY_TIMEOUT_S,
+        RESPONSE_TIMEOUT=None,
+        PROVIDE_AUTOMATIC_OPTIONS=False,
+        PROPAGATE_EXCEPTIONS=False,
+    )
+    app.url_map.strict_slashes = True
+    app.url_map.merge_slashes = False
+    app.url_map.redirect_defaults = False
+    envelope.install(app)
+    for blueprint in (
+        status.blueprint(worker),
+        jobs.blueprint(worker),
+        media.blueprint(worker),
+        plugins.blueprint(worker),
+        primitives.blueprint(worker),
+        requests.blueprint(worker),
+        pages.blueprint(worker),
+    ):
+        app.register_blueprint(blueprint)
+    _install_gates(app, worker)
+    return app
+
+
+def _install_gates(app: QuartTrio, worker: Worker) -> None:
+    key = worker.settings.key.get_secret_value().encode()
+    hosts = worker.settings.hosts
+    on_loopback = worker.settings.on_loopback
+
+    async def before() -> None:
+        handled = Handled(secrets.token_hex(8), worker.clock.now())
+        g.handled = handled
+        structlog.contextvars.clear_contextvars()
+        structlog.contextvars.bind_contextvars(request_id=handled.request_id)
+        given = auth.checked_request_id(request.headers.getlist("X-Request-Id"))
+        if given is not None:
+            handled.request_id = given
+            structlog.contextvars.bind_contextvars(request_id=given)
+        auth.check_host(request.headers.get("Host"), on_loopback=on_loopback, hosts=hosts)
+        if _needs_key(request.path):
+            auth.check_key(request.headers.getlist("Authorization"), key)
+        auth.check_target(request.path, request.scope["query_string"])
+        if request.path not in QUESTIONS:
+            worker.touch()
+        if request.method not in {"GET", "HEAD"}:
+            auth.check_content_type(request.headers.get("Content-Type"), has_body=_has_body(request))
+        handled.kind = kind_of(request)
+        if handled.kind is not None:
+            worker.requests.add(_entry(handled, worker.clock, None))
+
+    async def after(response: Response) -> Response:
+        handled: Handled = g.handled
+        response.headers["X-Request-Id"] = handled.request_id
+        response.headers.setdefault("Cache-Control", "no-store")
+        response.headers["X-Content-Type-Options"] = "nosniff"
+        took = worker.clock.now() - handled.began
+        if handled.kind is not None:
+            worker.requests.add(_entry(handled, worker.clock, response.status_code))
+        if request.path not in QUESTIONS:
+            log.info(
+                "request",
+                method=request.method,
+                path=_logged_path(request),
+                status=response.status_code,
+                took_ms=round(took * 1000, 2),
+            )
+        return response
+
+    app.before_request(before)
+    app.after_request(after)
+
+
+def _needs_key(path: str) -> bool:
+    if path.startswith(f"{API}/media/"):
+        return False
+    return path not in OPEN_PATHS
+
+
+def _has_body(asked: Request) -> bool:
+    length = asked.headers.get("Content-Length")
+    return "Transfer-Encoding" in asked.headers or (length is not None and length != "0")
+
+
+def kind_of(asked: Request) -> str | None:
+    """How the request log names a request; None: it is not in it."""
+    endpoint = asked.endpoint
+    if endpoint is None or asked.path in QUESTIONS:
+        return None
+    blueprint, _, name = endpoint.partition(".")
+    match blueprint:
+        case "plugins":
+            return "plugin" if name == "call" else None
+        case "primitives":
+            return "primitive"
+        case "pages" | "media":
+            return "op"
+        case _:  # polls, the log itself
+            return None
+
+
+def _logged_path(asked: Request) -> str:
+    """The path without what must not be in a log: a media token is as good as the file."""
+    return f"{API}/media/…" if asked.path.startswith(f"{API}/media/") else asked.path
+
+
+def _entry(handled: Handled, clock: Clock, status: int | None) -> Entry:
+    now = clock.now()
+    return Entry(
+        at=now if status is not None else handled.began,
+        phase="begin" if status is None else "end",
+        kind=handled.kind or "",
+        method=request.method,
+        route=_logged_path(request),
+        page_id=envelope.page_meant(),
+        request_id=handled.request_id,
+        status=status,
+        duration_s=None if status is None else now - handled.began,
+    )

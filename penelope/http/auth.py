@@ -1,0 +1,112 @@
+"""Who may ask: the key, the Host, and what a browser that the worker steers must not be able to send.
+
+Source: contract, section 1.
+"""
+
+import hmac
+import re
+from collections.abc import Collection
+from typing import Final
+from urllib.parse import unquote_plus
+
+from penelope.errors import BadHeader, BadParameter, Unauthorized, WrongContentType, WrongHost
+from penelope.settings import is_loopback
+
+_REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:+/=@-]{1,128}", re.ASCII)
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+_CHALLENGE: Final = {"WWW-Authenticate": "Bearer"}
+
+
+def check_key(given: list[str], key: bytes) -> None:
+    """Is the `Authorization` header (all of them) our key as a bearer token? Compared in constant time.
+
+    Raises:
+        Unauthorized: no, or there is none.
+    """
+    if not given:
+        raise Unauthorized("the Authorization header is missing: send Bearer and the key", headers=_CHALLENGE)
+    scheme, _, token = given[0].partition(" ")
+    same = hmac.compare_digest(token.strip().encode("utf-8", "surrogateescape"), key)
+    if len(given) > 1 or scheme.lower() != "bearer" or not same:
+        raise Unauthorized("the Authorization header does not carry the key", headers=_CHALLENGE)
+
+
+def check_host(given: str | None, *, on_loopback: bool, hosts: Collection[str]) -> None:
+    """Is the request meant for this worker? A name that someone else's DNS points at loopback is not.
+
+    Args:
+        on_loopback: the worker binds to loopback: then loopback names are good, and those of `hosts`.
+        hosts: PENELOPE_HOSTS; empty: beyond loopback, any.
+
+    Raises:
+        WrongHost: no.
+    """
+    name = _host_name(given or "")
+    if name.lower() in {host.lower() for host in hosts}:
+        return
+    if on_loopback and (is_loopback(name) or name.endswith(".localhost")):
+        return
+    if not on_loopback and not hosts:
+        return
+    raise WrongHost(f"Host {ascii(given or '')[:100]} is not answered here (PENELOPE_HOSTS)")
+
+
+def check_content_type(given: str | None, *, has_body: bool) -> None:
+    """Is the body declared as JSON? A page in the browser cannot send that here without being asked first.
+
+    Raises:
+        WrongContentType: no.
+    """
+    if given is None and not has_body:
+        return
+    kind, _, parameters = (given or "").partition(";")
+    charset = re.search(r"charset\s*=\s*\"?([^\s\";]+)", parameters, re.IGNORECASE)
+    if kind.strip().lower() != "application/json":
+        raise WrongContentType("Content-Type must be application/json")
+    if charset and charset[1].lower() not in {"utf-8", "utf8", "us-ascii"}:
+        raise WrongContentType("Content-Type must be application/json in UTF-8")
+
+
+def check_target(path: str, raw_query: bytes) -> None:
+    """Are path and query free of control characters, written plainly or behind percent signs?
+
+    Raises:
+        BadParameter: no.
+    """
+    if _CONTROL.search(path):
+        raise BadParameter("the path has a control character")
+    if _CONTROL.search(unquote_plus(raw_query.decode("latin-1"), "latin-1")):
+        raise BadParameter("the query string has a control character: send such values in a JSON body")
+
+
+def checked_request_id(given: list[str]) -> str | None:
+    """The client's `X-Request-Id`; None: it sent none.
+
+    Raises:
+        BadHeader: it is given twice, or is more than a short token.
+    """
+    if not given:
+        return None
+    if len(given) > 1 or not _REQUEST_ID.fullmatch(given[0]):
+        raise BadHeader("X-Request-Id must be given once: 1 to 128 letters, digits and . _ : + / = @ -")
+    return given[0]
+
+
+def checked_lease(given: list[str]) -> str | None:
+    """The token of `X-Lease`; None: there is none.
+
+    Raises:
+        BadHeader: it is given twice, or is empty.
+    """
+    if not given:
+        return None
+    if len(given) > 1 or not given[0]:
+        raise BadHeader("X-Lease must be given once, with the token of a lease")
+    return given[0]
+
+
+def _host_name(host: str) -> str:
+    """The name in a `Host` header, without its port."""
+    if host.startswith("["):
+        return host.partition("]")[0][1:]
+    return host.rpartition(":")[0] if re.search(r":\d*$", host) else host

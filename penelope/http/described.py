@@ -1,0 +1,280 @@
+"""The routes that are no plugin's and no primitive's, described for the OpenAPI document.
+
+A test holds that this and the app's own routes are the same set.
+
+Source: contract, sections 1, 3 to 7.
+"""
+
+from typing import Any, Final
+
+_ERROR: Final = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
+
+
+def _object(properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties}
+
+
+_STRING: Final = {"type": "string"}
+_NUMBER: Final = {"type": "number"}
+_INTEGER: Final = {"type": "integer"}
+_MAYBE_NUMBER: Final = {"type": ["number", "null"]}
+_MAYBE_STRING: Final = {"type": ["string", "null"]}
+_EPOCH: Final = {"type": "number", "description": "Epoch seconds."}
+_SUCCESS: Final = {"type": "boolean", "const": True}
+
+_PAGE: Final = {
+    "page_id": _STRING,
+    "url": _STRING,
+    "title": _STRING,
+    "state": {"type": "string", "enum": ["idle", "busy", "job", "crashed"]},
+    "job_id": _MAYBE_STRING,
+    "lease": {"anyOf": [_object({"expires_in": _NUMBER}), {"type": "null"}]},
+    "created_at": _EPOCH,
+    "last_used_at": _EPOCH,
+}
+_JOB: Final = {
+    "success": _SUCCESS,
+    "page_id": _STRING,
+    "job_id": {"type": "string", "pattern": "^[0-9a-f]{16}$"},
+    "state": {"type": "string", "enum": ["running", "done", "interrupted"]},
+    "plugin": _STRING,
+    "started_at": _EPOCH,
+    "finished_at": _MAYBE_NUMBER,
+    "expires_in": {"type": ["number", "null"], "description": "Seconds until the job is forgotten."},
+    "status": {"type": ["integer", "null"], "description": "What the plain call would have answered."},
+    "result": {"type": ["object", "null"], "description": "What the plain call would have answered."},
+    "callback": _MAYBE_STRING,
+    "delivery": {
+        "anyOf": [
+            _object({"attempts": _INTEGER, "delivered": {"type": "boolean"}, "error": _MAYBE_STRING}),
+            {"type": "null"},
+        ]
+    },
+}
+_ACTIVITY: Final = {
+    "success": _SUCCESS,
+    "in_flight": _INTEGER,
+    "jobs_running": _INTEGER,
+    "jobs_held": {"type": ["integer", "null"]},
+    "deliveries_pending": _INTEGER,
+    "last_client_activity": _MAYBE_NUMBER,
+    "idle_for_s": _NUMBER,
+    "rss_mb": _NUMBER,
+    "browser_rss_mb": _NUMBER,
+    "started_at": _EPOCH,
+    "browser_thread_lag_s": _NUMBER,
+    "calls": {"type": "array", "items": {"type": "object"}},
+    "why": {"type": "string", "enum": ["ok", "pages", "memory", "browser", "disk", "stopping"]},
+}
+_LEASE: Final = {
+    "success": _SUCCESS,
+    "page_id": _STRING,
+    "lease": {"type": "string", "description": "The token for X-Lease."},
+    "ttl": _NUMBER,
+    "expires_in": _NUMBER,
+}
+_ENTRY: Final = {
+    "at": _EPOCH,
+    "phase": {"type": "string", "enum": ["begin", "end"]},
+    "kind": _STRING,
+    "method": _STRING,
+    "route": _STRING,
+    "page_id": _MAYBE_STRING,
+    "job_id": _MAYBE_STRING,
+    "request_id": _STRING,
+    "status": {"type": ["integer", "null"]},
+    "duration_s": _MAYBE_NUMBER,
+}
+_PAGE_ID: Final = {"name": "page_id", "in": "path", "required": True, "schema": _STRING, "example": "main"}
+_TOKEN: Final = {"name": "token", "in": "path", "required": True, "schema": _STRING}
+_JOB_ID: Final = {"name": "job_id", "in": "path", "required": True, "schema": _STRING}
+_X_LEASE: Final = {"name": "X-Lease", "in": "header", "schema": _STRING}
+_OPEN: Final[list[Any]] = []
+
+
+def _query(name: str, schema: dict[str, Any], description: str) -> dict[str, Any]:
+    return {"name": name, "in": "query", "schema": schema, "description": description}
+
+
+def _operation(
+    name: str,
+    summary: str,
+    *,
+    tag: str,
+    result: dict[str, Any] | None,
+    status: int = 200,
+    parameters: list[dict[str, Any]] | None = None,
+    body: dict[str, Any] | None = None,
+    required: list[str] | None = None,
+    fails: tuple[int, ...] = (),
+    content_type: str = "application/json",
+    needs_key: bool = True,
+) -> dict[str, Any]:
+    schema = _object(result) if result is not None else {"type": "string"}
+    operation: dict[str, Any] = {
+        "operationId": name,
+        "summary": summary,
+        "tags": [tag],
+        "responses": {
+            str(status): {"description": "Done", "content": {content_type: {"schema": schema}}},
+            **{str(fail): {"description": "Failed", "content": _ERROR} for fail in fails},
+        },
+    }
+    if parameters:
+        operation["parameters"] = parameters
+    if body is not None:
+        schema = {**_object(body), "required": required or [], "additionalProperties": False}
+        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
+    if not needs_key:
+        operation["security"] = _OPEN
+    return operation
+
+
+ROUTES: Final[dict[str, dict[str, Any]]] = {
+    "/healthz": {
+        "get": _operation(
+            "healthz", "Is the worker alive?", tag="status", result={"success": _SUCCESS}, needs_key=False
+        )
+    },
+    "/readyz": {
+        "get": _operation(
+            "readyz",
+            "Are browser and store up?",
+            tag="status",
+            result={"success": _SUCCESS},
+            fails=(503,),
+            needs_key=False,
+        )
+    },
+    "/metrics": {
+        "get": _operation(
+            "metrics",
+            "Metrics for Prometheus",
+            tag="status",
+            result=None,
+            content_type="text/plain",
+            fails=(401,),
+        )
+    },
+    "/openapi.json": {
+        "get": _operation("openapi", "This document", tag="status", result={}, needs_key=False)
+    },
+    "/docs": {
+        "get": _operation(
+            "docs",
+            "This document, to read",
+            tag="status",
+            result=None,
+            content_type="text/html",
+            needs_key=False,
+        )
+    },
+    "/api/v1/activity": {
+        "get": _operation(
+            "activity", "What the worker is doing", tag="status", result=_ACTIVITY, fails=(401,)
+        )
+    },
+    "/api/v1/requests": {
+        "get": _operation(
+            "requests",
+            "The request log, newest first",
+            tag="status",
+            result={"success": _SUCCESS, "requests": {"type": "array", "items": _object(_ENTRY)}},
+            parameters=[
+                _query("kind", _STRING, "plugin, op, primitive or job"),
+                _query("page_id", _STRING, "Of one page only."),
+                _query("since", _NUMBER, "Epoch seconds."),
+                _query("limit", {"type": "integer", "minimum": 1, "maximum": 1000}, "At most so many rows."),
+            ],
+            fails=(400, 401),
+        )
+    },
+    "/api/v1/plugins": {
+        "get": _operation(
+            "plugins",
+            "All plugins with their schemas",
+            tag="status",
+            result={"success": _SUCCESS, "plugins": {"type": "array", "items": {"type": "object"}}},
+            fails=(401,),
+        )
+    },
+    "/api/v1/jobs/{job_id}": {
+        "get": _operation(
+            "poll_job",
+            "A job: running, or ended with its result",
+            tag="jobs",
+            result=_JOB,
+            parameters=[_JOB_ID],
+            fails=(401, 404, 503),
+        )
+    },
+    "/api/v1/media/{token}": {
+        "get": _operation(
+            "download",
+            "A file, once",
+            tag="jobs",
+            result=None,
+            content_type="application/octet-stream",
+            parameters=[_TOKEN, {"name": "Range", "in": "header", "schema": _STRING}],
+            fails=(404, 409, 416),
+            needs_key=False,
+        )
+    },
+    "/api/v1/pages": {
+        "get": _operation(
+            "pages",
+            "All pages",
+            tag="pages",
+            result={"success": _SUCCESS, "pages": {"type": "array", "items": _object(_PAGE)}},
+            fails=(401,),
+        ),
+        "post": _operation(
+            "open_page",
+            "Open a page",
+            tag="pages",
+            result={"success": _SUCCESS, **_PAGE},
+            status=201,
+            body={"page_id": {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"}, "url": _MAYBE_STRING},
+            required=["page_id"],
+            fails=(400, 401, 408, 409, 415, 422, 502, 503),
+        ),
+    },
+    "/api/v1/{page_id}": {
+        "get": _operation(
+            "page",
+            "One page",
+            tag="pages",
+            result={"success": _SUCCESS, **_PAGE},
+            parameters=[_PAGE_ID],
+            fails=(401, 404),
+        ),
+        "delete": _operation(
+            "close_page",
+            "Close an idle page",
+            tag="pages",
+            result={"success": _SUCCESS, "page_id": _STRING},
+            parameters=[_PAGE_ID, _X_LEASE],
+            fails=(401, 404, 409, 423, 503),
+        ),
+    },
+    "/api/v1/{page_id}/lease": {
+        "post": _operation(
+            "lease_page",
+            "Reserve a page between calls",
+            tag="pages",
+            result=_LEASE,
+            parameters=[_PAGE_ID],
+            body={"ttl": {"type": "number", "exclusiveMinimum": 0, "maximum": 600}},
+            required=["ttl"],
+            fails=(400, 401, 404, 415, 422, 423, 503),
+        ),
+        "delete": _operation(
+            "give_back_page",
+            "Give a lease back",
+            tag="pages",
+            result={"success": _SUCCESS, "page_id": _STRING},
+            parameters=[_PAGE_ID, {**_X_LEASE, "required": True}],
+            fails=(401, 404, 423),
+        ),
+    },
+}

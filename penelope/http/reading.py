@@ -1,0 +1,59 @@
+"""What the routes read of a request, each with its own refusal.
+
+Source: contract, section 1 ("A malformed body … is 422").
+"""
+
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from quart import g, request
+
+from penelope import jsontext
+from penelope.errors import BadParameter, MalformedBody
+from penelope.http import auth
+from penelope.registry import explained
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+async def json_object() -> dict[str, Any]:
+    """The body as a JSON object; an empty body is `{}`.
+
+    Raises:
+        MalformedBody: it is not JSON, not UTF-8, or no object.
+    """
+    body = await request.get_data(cache=False, as_text=False)
+    if not body.strip():
+        return {}
+    try:
+        value = jsontext.loads(body)
+    except ValueError as exc:
+        raise MalformedBody(f"the body is not JSON: {exc}") from exc
+    if not isinstance(value, dict):
+        raise MalformedBody("the body is not a JSON object")
+    return value
+
+
+def query() -> dict[str, list[str]]:
+    """The query string's values by name, repeated ones in order."""
+    return request.args.to_dict(flat=False)
+
+
+def checked(model: type[_Model], given: dict[str, Any]) -> _Model:
+    """`given` as a model.
+
+    Raises:
+        BadParameter: a value is bad, missing or unknown; the message names it.
+    """
+    try:
+        return model.model_validate(given)
+    except ValidationError as exc:
+        raise BadParameter("; ".join(explained(exc))) from exc
+
+
+def lease_token() -> str | None:
+    return auth.checked_lease(request.headers.getlist("X-Lease"))
+
+
+def request_id() -> str:
+    return str(g.handled.request_id)

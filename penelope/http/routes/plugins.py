@@ -1,0 +1,78 @@
+"""Plugin calls, plain and as jobs, and the list of plugins.
+
+Source: contract, sections 2 and 5.
+"""
+
+from typing import Any
+
+from quart import Blueprint, Response, request
+
+from penelope.errors import MethodNotAllowed, NotFound
+from penelope.http import reading
+from penelope.http.envelope import answer, success
+from penelope.http.worker import Worker
+from penelope.jobs import options, views
+from penelope.jobs.calls import Planned, plugin_body
+from penelope.jobs.model import Way
+from penelope.pages import lease as leases
+from penelope.registry import Plugin
+
+
+def blueprint(worker: Worker) -> Blueprint:
+    """The routes under `/api/v1/{page_id}/plugin` and `/api/v1/plugins`."""
+    routes = Blueprint("plugins", __name__)
+
+    @routes.get("/api/v1/plugins")
+    async def listed() -> Response:
+        return success({"plugins": [_shown(plugin) for plugin in worker.registry.values()]})
+
+    @routes.route("/api/v1/<page_id>/plugin/<family>/<name>", methods=["GET", "POST"])
+    async def call(page_id: str, family: str, name: str) -> Response:
+        if request.method == "HEAD":  # of every GET route, by the framework's rule; here it would do the work
+            raise MethodNotAllowed("HEAD is not allowed here, only GET, POST", headers={"Allow": "GET, POST"})
+        planned, way = await _plan(worker, page_id, f"{family}/{name}")
+        if way is None:
+            return answer(await worker.supervisor.run_plain(planned))
+        job = await worker.supervisor.start_job(planned, way)
+        return success(
+            views.accepted(job),
+            page_id=page_id,
+            status=202,
+            headers={"Location": views.status_url(job.job_id)},
+        )
+
+    return routes
+
+
+async def _plan(worker: Worker, page_id: str, name: str) -> tuple[Planned, Way | None]:
+    """Every check of a call, in the contract's order, up to the claim."""
+    worker.supervisor.refuse_when_unable()
+    plugin = worker.registry.get(name)
+    if plugin is None:
+        raise NotFound(f"there is no plugin {name!r}")
+    way = options.parse(request.headers.items())
+    token = reading.lease_token()
+    given = plugin.from_query(reading.query()) if request.method == "GET" else await reading.json_object()
+    arguments = plugin.arguments(given)
+    page = worker.pages.get(page_id)
+    leases.check(page.lease, token, worker.pages.lease_now())
+    planned = Planned(
+        page=page,
+        what=plugin.name,
+        kind="plugin",
+        method=request.method,
+        route=request.path,
+        request_id=reading.request_id(),
+        lease=token,
+        make_body=plugin_body(plugin, arguments),
+    )
+    return planned, way
+
+
+def _shown(plugin: Plugin) -> dict[str, Any]:
+    return {
+        "name": plugin.name,
+        "description": plugin.description,
+        "parameters": plugin.parameters_schema,
+        "result": plugin.result_schema,
+    }

@@ -1,0 +1,65 @@
+"""Is it alive, is it ready, what is it doing, what can it do?
+
+Source: contract, sections 1 and 7.
+"""
+
+from prometheus_client import CONTENT_TYPE_LATEST
+from quart import Blueprint, Response
+
+from penelope import jsontext, outcome
+from penelope.http import activity, docs_page, metrics, openapi
+from penelope.http.envelope import answer, json_response, success
+from penelope.http.worker import Worker
+
+
+def blueprint(worker: Worker) -> Blueprint:
+    """`/healthz`, `/readyz`, `/metrics`, `/api/v1/activity`, `/openapi.json` and `/docs`."""
+    routes = Blueprint("status", __name__)
+
+    @routes.get("/healthz")
+    async def healthz() -> Response:
+        return success({})
+
+    @routes.get("/readyz")
+    async def readyz() -> Response:
+        why = _not_ready(worker)
+        if why:
+            return answer(outcome.failure(503, f"not ready: {why}"), {"Retry-After": "5"})
+        return success({})
+
+    @routes.get("/metrics")
+    async def measured() -> Response:
+        held = await worker.jobs.held(worker.clock.now())
+        return Response(metrics.render(worker, held), content_type=CONTENT_TYPE_LATEST)
+
+    @routes.get("/api/v1/activity")
+    async def doing() -> Response:
+        return success(await activity.activity(worker))
+
+    @routes.get("/openapi.json")
+    async def described() -> Response:
+        return json_response(jsontext.dumps(openapi.document(worker)).encode())
+
+    @routes.get("/docs")
+    async def docs() -> Response:
+        page = Response(docs_page.render(openapi.document(worker)), content_type="text/html; charset=utf-8")
+        page.headers["Content-Security-Policy"] = "default-src 'none'; style-src 'unsafe-inline'"
+        return page
+
+    return routes
+
+
+def _not_ready(worker: Worker) -> str | None:
+    """Why the worker cannot take calls, a clause; None: it can."""
+    health = worker.pages.driver.health
+    if worker.supervisor.stopping:
+        return "the worker is stopping"
+    if health.stuck:
+        return "a call blocks the browser's thread and cannot be ended"
+    if not health.up:
+        return f"the browser is not up: {health.reason}"
+    if worker.supervisor.ends.owed:
+        return f"the store takes no writes; the ends of {worker.supervisor.ends.owed} jobs wait in memory"
+    if worker.jobs.refuses:
+        return "the store takes no writes"
+    return None

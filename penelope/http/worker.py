@@ -1,0 +1,38 @@
+"""What the routes work with: the worker's parts, and the notes that it takes of its clients.
+
+Source: design, section 3 ("`create_app`: owns no task").
+"""
+
+from dataclasses import dataclass, field
+
+from penelope.clock import Clock
+from penelope.jobs.store import JobStore
+from penelope.jobs.supervisor import Supervisor
+from penelope.pages.manager import PageManager
+from penelope.registry import Registry
+from penelope.settings import Settings
+from penelope.store.media import MediaStore
+from penelope.store.request_log import RequestLog
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class Worker:
+    """Attributes:
+    started_at: epoch seconds.
+    last_client_activity: epoch seconds; None before the first. Polls count, the waker's questions do not.
+    """
+
+    settings: Settings
+    registry: Registry
+    clock: Clock
+    pages: PageManager
+    jobs: JobStore
+    media: MediaStore
+    requests: RequestLog
+    supervisor: Supervisor
+    started_at: float
+    last_client_activity: float | None = field(default=None)
+
+    def touch(self) -> None:
+        """A client was here."""
+        self.last_client_activity = self.clock.now()

@@ -1,0 +1,128 @@
+"""The deliveries: one task per webhook job that is not settled, asleep between its attempts.
+
+Source: contract, section 5 ("One slow receiver does not delay another"), section 8 (a stop lets a POST be recorded).
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+import httpx
+import structlog
+import trio
+
+from penelope.clock import Clock
+from penelope.errors import StoreBusy, StoreFull
+from penelope.jobs import delivery, transitions
+from penelope.jobs.ends import JobEnds
+from penelope.jobs.model import Job, Webhook
+from penelope.jobs.schedule import Verdict, forget_at, next_attempt
+
+STORE_RETRY_S: Final = 1.0
+
+log = structlog.get_logger("penelope.delivery")
+
+
+class Deliveries:
+    """Attributes:
+    pending: ids of the webhook jobs that ended and are not settled.
+    posts: how many POSTs were made, by verdict.
+    on_settled: called when a job is settled.
+    """
+
+    def __init__(
+        self,
+        nursery: trio.Nursery,
+        client: httpx.AsyncClient,
+        ends: JobEnds,
+        clock: Clock,
+        key: str,
+    ) -> None:
+        self.pending: set[str] = set()
+        self.posts: Counter[str] = Counter()
+        self._nursery = nursery
+        self._client = client
+        self._ends = ends
+        self._clock = clock
+        self._key = key
+        self.on_settled: Callable[[], None] = lambda: None
+        self._turns = delivery.Turns()
+        self._posting: set[trio.CancelScope] = set()
+        self._hurried = False
+
+    def start(self, job: Job) -> None:
+        """Deliver a webhook job that ended, from its next attempt on; immediate."""
+        self.pending.add(job.job_id)
+        self._nursery.start_soon(self._deliver, job, name=f"delivery of job {job.job_id}")
+
+    def hurry(self) -> None:
+        """A second signal: do not wait for the POSTs under way. They are made again at the next start."""
+        self._hurried = True
+        for scope in self._posting:
+            scope.shield = False
+
+    async def _deliver(self, job: Job) -> None:
+        assert isinstance(job.way, Webhook)
+        host = delivery.receiver(job.way.url)
+        current: Job | None = job
+        while current is not None:
+            due = self._due(current)
+            if due is None:  # only after a POST: the process lived, so at least one is made
+                await self._settle(current, Verdict.GIVE_UP)
+                break
+            if due > self._clock.now():
+                current = _light(current)  # minutes to go: a large result need not wait in memory
+            await self._clock.sleep_until(due)
+            async with self._turns.turn(host):
+                whole = await self._whole(current)
+                if whole is None:
+                    break
+                current = await self._attempt(whole, due)
+        self.pending.discard(job.job_id)
+        self.on_settled()
+
+    def _due(self, job: Job) -> float | None:
+        """When the next attempt is. A clock that jumped past the deadline leaves one attempt that it jumped over."""
+        now = min(self._clock.now(), forget_at(job) or 0.0)
+        due = next_attempt(job.ended_at, job.last_at, now)
+        return due if due is not None or job.attempts else self._clock.now()
+
+    async def _whole(self, job: Job) -> Job | None:
+        """The job with its result; None: it is gone."""
+        if job.result is not None:
+            return job
+        while True:
+            try:
+                return await self._ends.get(job.job_id)
+            except (StoreBusy, StoreFull):
+                await trio.sleep(STORE_RETRY_S)
+
+    async def _attempt(self, job: Job, due: float) -> Job | None:
+        """Make and record one POST; a stop waits for both, a second signal for neither."""
+        with trio.CancelScope(shield=not self._hurried) as scope:
+            self._posting.add(scope)
+            try:
+                attempt = await delivery.post(self._client, job, key=self._key, due=due, clock=self._clock)
+                self.posts[attempt.verdict.value] += 1
+                after = transitions.attempted(job, attempt)
+                if after is None:
+                    await self._settle(job, attempt.verdict)
+                else:
+                    await self._ends.attempted(after)
+            finally:
+                self._posting.discard(scope)
+        return after
+
+    async def _settle(self, job: Job, verdict: Verdict) -> None:
+        delivered = verdict is Verdict.DELIVERED
+        if not delivered:
+            log.warning(
+                "webhook given up", job_id=job.job_id, request_id=job.request_id, attempts=job.attempts + 1
+            )
+        await self._ends.settle(job, delivered=delivered)
+
+
+def _light(job: Job) -> Job:
+    """The job without its result, to be read again when it is wanted."""
+    return replace(job, result=None)

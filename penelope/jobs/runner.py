@@ -1,0 +1,182 @@
+"""Runs one call, plain or as a job, in a task of the supervisor's: claim, run, store, hand over.
+
+Source: contract, sections 2, 5 and 8; design, section 4.
+"""
+
+import os
+import secrets
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import structlog
+import trio
+
+from penelope.clock import Clock
+from penelope.errors import PenelopeError, Stopping, StoreBusy, StoreFull
+from penelope.jobs import transitions
+from penelope.jobs.calls import Live
+from penelope.jobs.ends import JobEnds
+from penelope.jobs.model import Job, Way, Webhook
+from penelope.jobs.store import JobStore
+from penelope.jobs.ticket import Ticket
+from penelope.outcome import Outcome
+from penelope.pages.claim import Holder
+from penelope.pages.driver import Tab
+from penelope.pages.manager import PageManager
+from penelope.pages.work import work
+from penelope.plugin import Host, MediaLink
+from penelope.store.media import MediaStore
+from penelope.store.request_log import Entry, RequestLog
+
+JOB_ID_BYTES: Final = 8
+MAX_NOTE_CHARS: Final = 200
+STORE_GRACE_S: Final = 15.0
+
+log = structlog.get_logger("penelope.jobs")
+
+
+class Lives(Protocol):
+    """Where calls at work are listed."""
+
+    def began(self, live: Live, /) -> None: ...
+
+    def over(self, live: Live, status: int | None, /) -> None: ...
+
+
+class Runner:
+    """What a call needs of the worker."""
+
+    def __init__(
+        self,
+        *,
+        pages: PageManager,
+        store: JobStore,
+        ends: JobEnds,
+        media: MediaStore,
+        requests: RequestLog,
+        clock: Clock,
+        lives: Lives,
+        deliver: Callable[[Job], None],
+    ) -> None:
+        self._pages = pages
+        self._store = store
+        self._ends = ends
+        self._media = media
+        self._requests = requests
+        self._clock = clock
+        self._lives = lives
+        self._deliver = deliver
+
+    async def plain(self, live: Live, ticket: Ticket[Outcome]) -> None:
+        """Run a plain call and hand its outcome to the request, which may have gone: the work goes on to its end."""
+        call, status = live.call, None
+        self._lives.began(live)
+        try:
+            with live.scope:
+                holder = Holder(what=call.what, job_id=None, since=live.since)
+                async with self._pages.claim(call.page, holder, call.lease, at_once=False) as tab:
+                    await trio.lowlevel.checkpoint_if_cancelled()  # the client left as its turn came
+                    live.claimed = True
+                    outcome = await self._work(live, tab)
+                    status = outcome.status
+                    ticket.give(outcome)
+        except PenelopeError as exc:
+            ticket.refuse(exc)
+        finally:
+            self._lives.over(live, status)
+            ticket.refuse(_stopped())
+
+    async def job(self, live: Live, way: Way, ticket: Ticket[Job]) -> None:
+        """Run a job: hold the page, store the row, answer the request, run, store the end, hand over.
+
+        A stop leaves the row `running`, as a crash does: the next start reads it.
+        """
+        call = live.call
+        job = Job(
+            job_id=secrets.token_hex(JOB_ID_BYTES),
+            page_id=call.page.page_id,
+            plugin=call.what,
+            way=way,
+            request_id=call.request_id,
+            started_at=live.since,
+        )
+        live.job_id = job.job_id
+        ended: Job | None = None
+        try:
+            with live.scope:
+                holder = Holder(what=call.what, job_id=job.job_id, since=live.since)
+                async with self._pages.claim(call.page, holder, call.lease, at_once=True) as tab:
+                    await self._store.insert(job)
+                    live.claimed = True
+                    self._lives.began(live)
+                    self._log(live, "begin")
+                    ticket.give(job)
+                    outcome = await self._work(live, tab)
+                    ended = transitions.finish(job, outcome, self._clock.now())
+                    with trio.move_on_after(STORE_GRACE_S, shield=True):  # a stop must not lose what is known
+                        await self._ends.finish(ended)
+                    self._log(live, "end", outcome.status)
+        except PenelopeError as exc:
+            ticket.refuse(exc)
+        finally:
+            self._lives.over(live, None if ended is None else ended.status)
+            ticket.refuse(_stopped())
+        if ended is not None and isinstance(way, Webhook):
+            self._deliver(ended)
+
+    async def _work(self, live: Live, tab: Tab) -> Outcome:
+        call = live.call
+        host = CallHost(live, self._store, self._media)
+        outcome = await work(tab, call.make_body(live, host), name=call.what, limit_s=call.limit_s)
+        call.page.line.settling()
+        await self._pages.save_cookies()
+        return outcome
+
+    def _log(self, live: Live, phase: str, status: int | None = None) -> None:
+        """The job's own pair of rows: the `202` of its start is another request's."""
+        now = self._clock.now()
+        self._requests.add(
+            Entry(
+                at=now,
+                phase=phase,
+                kind="job",
+                method=live.call.method,
+                route=live.call.route,
+                page_id=live.call.page.page_id,
+                request_id=live.call.request_id,
+                job_id=live.job_id,
+                status=status,
+                duration_s=None if phase == "begin" else now - live.since,
+            )
+        )
+
+
+class CallHost(Host):
+    """The worker's side of one call: what its plugin asks for is done here, in Trio."""
+
+    def __init__(self, live: Live, store: JobStore, media: MediaStore) -> None:
+        self._live = live
+        self._store = store
+        self._media = media
+
+    async def progress(self, fraction: float, note: str) -> None:
+        self._live.fraction, self._live.note = fraction, note[:MAX_NOTE_CHARS]
+        await trio.lowlevel.checkpoint()
+
+    async def checkpoint(self, text: str) -> None:
+        if self._live.job_id is None:
+            await trio.lowlevel.checkpoint()
+            return
+        try:
+            await self._store.checkpoint(self._live.job_id, text)
+        except (StoreBusy, StoreFull) as exc:  # an older one stays; the plugin's work is worth more
+            log.warning("checkpoint not stored", job_id=self._live.job_id, error=exc.message)
+
+    async def media(
+        self, source: "bytes | str | os.PathLike[str]", filename: str, content_type: str
+    ) -> MediaLink:
+        return await self._media.put(source, filename, content_type, self._live.job_id)
+
+
+def _stopped() -> Stopping:
+    return Stopping("the worker stopped before the call ended", headers={"Retry-After": "10"})

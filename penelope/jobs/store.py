@@ -1,0 +1,249 @@
+"""The jobs' rows: every write names the state it expects, and returns what it changed.
+
+No policy here: what a row becomes is decided in `transitions` and `schedule`; here it is written. The media that a job
+keeps changes in the same transaction as the job.
+
+Source: contract, sections 5, 6 and 8.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any, Final
+
+from penelope.errors import PageBusy, TooManyJobs
+from penelope.jobs.model import MAX_JOBS, MEDIA_AFTER_DELIVERY_S, Job, Polling, State, Way, Webhook
+from penelope.jobs.schedule import forget_at
+from penelope.store.database import Database
+
+_COLUMNS: Final = (
+    "j.job_id, j.page_id, j.plugin, j.callback, j.ttl, j.request_id, j.state, j.started_at, j.finished_at, "
+    "j.attempts, j.last_at, j.error"
+)
+_HELD: Final = "SELECT count(*) FROM jobs WHERE forget_at IS NULL OR forget_at > :now"
+_INSERT: Final = """
+    INSERT INTO jobs (job_id, page_id, plugin, callback, ttl, request_id, state, started_at)
+    VALUES (:job_id, :page_id, :plugin, :callback, :ttl, :request_id, 'running', :started_at)
+"""
+_FINISH: Final = """
+    UPDATE jobs SET state = :state, finished_at = :finished_at, forget_at = :forget_at
+    WHERE job_id = :job_id AND state = 'running' RETURNING job_id
+"""
+_RESULT: Final = "INSERT INTO results (job_id, status, body) VALUES (:job_id, :status, :result)"
+_DROP_CHECKPOINT: Final = "DELETE FROM checkpoints WHERE job_id = :job_id"
+_CHECKPOINT: Final = """
+    INSERT INTO checkpoints (job_id, value)
+    SELECT job_id, :value FROM jobs WHERE job_id = :job_id AND state = 'running'
+    ON CONFLICT (job_id) DO UPDATE SET value = excluded.value
+"""
+_ATTEMPTED: Final = """
+    UPDATE jobs SET attempts = :attempts, last_at = :last_at, error = :error
+    WHERE job_id = :job_id AND state <> 'running' AND attempts < :attempts
+"""
+# Of any state: a job whose end the disk refused is still running there, and is over all the same.
+_DELETE: Final = "DELETE FROM jobs WHERE job_id = :job_id"
+_MEDIA_UNTIL: Final = "UPDATE media SET expires_at = :until WHERE job_id = :job_id"
+_MEDIA_FREE: Final = "UPDATE media SET expires_at = :until, job_id = NULL WHERE job_id = :job_id"
+_GET: Final = f"""
+    SELECT {_COLUMNS}, r.status, r.body AS result, NULL AS checkpoint
+    FROM jobs j LEFT JOIN results r USING (job_id) WHERE j.job_id = :job_id
+"""  # constants only
+_RUNNING: Final = f"""
+    SELECT {_COLUMNS}, NULL AS status, NULL AS result, c.value AS checkpoint
+    FROM jobs j LEFT JOIN checkpoints c USING (job_id) WHERE j.state = 'running' ORDER BY j.started_at
+"""
+_TO_DELIVER: Final = f"""
+    SELECT {_COLUMNS}, NULL AS status, NULL AS result, NULL AS checkpoint
+    FROM jobs j WHERE j.callback IS NOT NULL AND j.state <> 'running' ORDER BY j.finished_at
+"""
+_NEWEST: Final = (
+    "SELECT max(max(started_at), max(coalesce(finished_at, 0)), max(coalesce(last_at, 0))) FROM jobs"
+)
+_PROBE: Final = "INSERT OR REPLACE INTO persona (name, value, changed_at) VALUES ('probe', '', :now)"
+_EXPIRED: Final = "SELECT job_id FROM jobs WHERE forget_at <= :now AND ttl IS NOT NULL"
+
+
+class JobStore:
+    """The table of jobs."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @property
+    def refuses(self) -> bool:
+        """Did the last write fail for want of disk, or of a lock?"""
+        return self._database.refusal is not None
+
+    async def probe(self, now: float) -> None:
+        """Write something small, to learn whether the store takes it again.
+
+        Raises:
+            StoreBusy, StoreFull: it does not.
+        """
+        await self._database.write(lambda connection: connection.execute(_PROBE, {"now": now}))
+
+    async def insert(self, job: Job) -> None:
+        """Count to 1000 and insert, in one transaction; durable once it returns.
+
+        Raises:
+            TooManyJobs: 1000 are held.
+            PageBusy: the store knows a running job on that page.
+            StoreBusy, StoreFull: nothing was written.
+        """
+
+        def insert(connection: sqlite3.Connection) -> None:
+            (held,) = connection.execute(_HELD, {"now": job.started_at}).fetchone()
+            if held >= MAX_JOBS:
+                raise TooManyJobs(
+                    f"{held} jobs are held, which is all the worker holds; fetch or wait for some of them",
+                    headers={"Retry-After": "60"},
+                )
+            try:
+                connection.execute(_INSERT, _row(job))
+            except sqlite3.IntegrityError as exc:
+                raise PageBusy(f"Page {job.page_id} already runs a job whose end is not stored yet") from exc
+
+        await self._database.write(insert)
+
+    async def save(self, job: Job) -> None:
+        """Write a job that ended: its end if the store knows it as running, its last POST if it does not have it yet.
+
+        Both in one transaction, since a disk that refused the end may get both at once.
+        """
+
+        def save(connection: sqlite3.Connection) -> None:
+            _finish(connection, job)
+            if job.attempts:
+                connection.execute(_ATTEMPTED, _row(job))
+
+        await self._database.write(save)
+
+    async def finish_all(self, jobs: Sequence[Job]) -> None:
+        """Write the ends of many, in one transaction."""
+
+        def finish_all(connection: sqlite3.Connection) -> None:
+            for job in jobs:
+                _finish(connection, job)
+
+        await self._database.write(finish_all)
+
+    async def checkpoint(self, job_id: str, value: str) -> None:
+        """Keep the running job's last checkpoint, JSON text."""
+        await self._database.write(
+            lambda connection: connection.execute(_CHECKPOINT, {"job_id": job_id, "value": value})
+        )
+
+    async def settle(self, job_id: str, now: float, *, delivered: bool) -> None:
+        """Forget a webhook job: its media stays 5 minutes for the download when delivered, else goes at once."""
+        until = now + MEDIA_AFTER_DELIVERY_S if delivered else now
+
+        def settle(connection: sqlite3.Connection) -> None:
+            connection.execute(_MEDIA_FREE, {"job_id": job_id, "until": until})
+            connection.execute(_DELETE, {"job_id": job_id})
+
+        await self._database.write(settle)
+
+    async def forget_expired(self, now: float) -> list[str]:
+        """Delete the polling jobs whose hold is over, and free their media; returns their ids."""
+
+        def forget(connection: sqlite3.Connection) -> list[str]:
+            expired = [row["job_id"] for row in connection.execute(_EXPIRED, {"now": now})]
+            for job_id in expired:
+                connection.execute(_MEDIA_FREE, {"job_id": job_id, "until": now})
+                connection.execute(_DELETE, {"job_id": job_id})
+            return expired
+
+        if not await self._database.read(
+            lambda connection: connection.execute(f"{_EXPIRED} LIMIT 1", {"now": now}).fetchone()
+        ):
+            return []
+        return await self._database.write(forget)
+
+    async def get(self, job_id: str) -> Job | None:
+        """The job with its result; None: there is none."""
+
+        def get(connection: sqlite3.Connection) -> Job | None:
+            row = connection.execute(_GET, {"job_id": job_id}).fetchone()
+            return None if row is None else _job(row)
+
+        return await self._database.read(get)
+
+    async def running(self) -> list[Job]:
+        """Jobs that the last life left running, with their checkpoints."""
+        return await self._database.read(
+            lambda connection: [_job(row) for row in connection.execute(_RUNNING)]
+        )
+
+    async def to_deliver(self) -> list[Job]:
+        """The webhook jobs that ended and are not settled, without their results, oldest first."""
+        return await self._database.read(
+            lambda connection: [_job(row) for row in connection.execute(_TO_DELIVER)]
+        )
+
+    async def newest(self) -> float | None:
+        """The latest moment that a job's row knows, epoch seconds; None: there is no job."""
+
+        def newest(connection: sqlite3.Connection) -> float | None:
+            (at,) = connection.execute(_NEWEST).fetchone()
+            return None if at is None else float(at)
+
+        return await self._database.read(newest)
+
+    async def held(self, now: float) -> int:
+        """How many jobs are held, running ones included."""
+
+        def held(connection: sqlite3.Connection) -> int:
+            (count,) = connection.execute(_HELD, {"now": now}).fetchone()
+            return int(count)
+
+        return await self._database.read(held)
+
+
+def _finish(connection: sqlite3.Connection, job: Job) -> bool:
+    row = _row(job)
+    if connection.execute(_FINISH, row).fetchone() is None:
+        return False
+    connection.execute(_RESULT, row)
+    connection.execute(_DROP_CHECKPOINT, row)
+    if isinstance(job.way, Polling):
+        connection.execute(_MEDIA_UNTIL, {"job_id": job.job_id, "until": forget_at(job)})
+    return True
+
+
+def _row(job: Job) -> dict[str, Any]:
+    return {
+        "job_id": job.job_id,
+        "page_id": job.page_id,
+        "plugin": job.plugin,
+        "callback": job.way.url if isinstance(job.way, Webhook) else None,
+        "ttl": job.way.ttl if isinstance(job.way, Polling) else None,
+        "request_id": job.request_id,
+        "state": job.state.value,
+        "started_at": job.started_at,
+        "finished_at": job.finished_at,
+        "forget_at": forget_at(job),
+        "status": job.status,
+        "result": job.result,
+        "attempts": job.attempts,
+        "last_at": job.last_at,
+        "error": job.error,
+    }
+
+
+def _job(row: sqlite3.Row) -> Job:
+    way: Way = Polling(row["ttl"]) if row["callback"] is None else Webhook(row["callback"])
+    return Job(
+        job_id=row["job_id"],
+        page_id=row["page_id"],
+        plugin=row["plugin"],
+        way=way,
+        request_id=row["request_id"],
+        state=State(row["state"]),
+        started_at=row["started_at"],
+        finished_at=row["finished_at"],
+        status=row["status"],
+        result=row["result"],
+        checkpoint=row["checkpoint"],
+        attempts=row["attempts"],
+        last_at=row["last_at"],
+        error=row["error"],
+    )

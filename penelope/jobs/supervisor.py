@@ -1,0 +1,246 @@
+"""The supervisor: the nurseries that calls and deliveries live in, and the order in which they end.
+
+No call lives in a request's nursery: a client that hangs up cancels its request, never the work.
+
+Source: contract, sections 5 and 8; design, section 2.
+"""
+
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from contextvars import Context
+from dataclasses import dataclass
+from typing import Any, Final
+
+import httpx
+import structlog
+import trio
+
+from penelope.clock import Clock
+from penelope.errors import Stopping, Unavailable
+from penelope.jobs.calls import Live, Planned
+from penelope.jobs.deliveries import Deliveries
+from penelope.jobs.delivery import open_client
+from penelope.jobs.ends import JobEnds
+from penelope.jobs.model import Job, Way
+from penelope.jobs.recovery import recover
+from penelope.jobs.runner import Runner
+from penelope.jobs.store import JobStore
+from penelope.jobs.sweep import sweep_loop
+from penelope.jobs.ticket import Ticket
+from penelope.outcome import Outcome
+from penelope.pages.manager import PageManager
+from penelope.store.media import MediaStore
+from penelope.store.request_log import RequestLog
+
+UNWIND_S: Final = 15.0
+
+log = structlog.get_logger("penelope.supervisor")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What the supervisor works with; all of it outlives it."""
+
+    pages: PageManager
+    store: JobStore
+    media: MediaStore
+    requests: RequestLog
+    clock: Clock
+    key: str
+    stop_grace_s: float
+    transport: httpx.AsyncBaseTransport | None = None
+
+
+class Supervisor:
+    """Open it with `open_supervisor`.
+
+    Attributes:
+        lives: the calls at work or in line.
+        ended: how many calls ended, by work and status.
+        quiet_since: when the last call or delivery ended, epoch seconds.
+        ends: the jobs' ends, written or owed.
+        drained: set once a stop has seen the last call end.
+    """
+
+    def __init__(self, parts: Parts, calls: trio.Nursery, deliveries: Deliveries, ends: JobEnds) -> None:
+        self.lives: set[Live] = set()
+        self.ended: Counter[tuple[str, int]] = Counter()
+        self.quiet_since = parts.clock.now()
+        self.ends = ends
+        self.deliveries = deliveries
+        self.drained = trio.Event()
+        self.stop_asked = trio.Event()
+        self._parts = parts
+        self._calls = calls
+        self._runner = Runner(
+            pages=parts.pages,
+            store=parts.store,
+            ends=ends,
+            media=parts.media,
+            requests=parts.requests,
+            clock=parts.clock,
+            lives=self,
+            deliver=deliveries.start,
+        )
+        deliveries.on_settled = self._settled
+
+    def _settled(self) -> None:
+        self.quiet_since = self._parts.clock.now()
+
+    def began(self, live: Live) -> None:
+        """A call is at work, or in line."""
+        self.lives.add(live)
+
+    def over(self, live: Live, status: int | None) -> None:
+        """It is not any more; `status` is None when it had no end."""
+        self.lives.discard(live)
+        self.quiet_since = self._parts.clock.now()
+        if status is not None:
+            self.ended[live.call.what, status] += 1
+
+    @property
+    def stopping(self) -> bool:
+        return self.stop_asked.is_set()
+
+    @property
+    def in_flight(self) -> int:
+        """Calls at work, running jobs among them, and webhook jobs not yet settled."""
+        return len(self.lives) + len(self.deliveries.pending)
+
+    async def run_plain(self, call: Planned) -> Outcome:
+        """Run a plain call and wait for its outcome. Cancelled while the call waits in line, the call leaves the line;
+        afterwards, it goes on to its end alone.
+
+        Raises:
+            PageBusy, PageMissing, LeaseHeld: see `PageManager.claim`.
+            Stopping: the worker stops, or stopped before the call ended.
+        """
+        self.refuse_when_unable()
+        live, ticket = Live(call=call, since=self._parts.clock.now()), Ticket[Outcome]()
+        self._spawn(self._runner.plain, live, ticket, name=f"call {call.what} on {call.page.page_id}")
+        try:
+            return await ticket.wait()
+        except trio.Cancelled:
+            if not live.claimed:
+                live.scope.cancel(reason="the client left the line")
+            raise
+
+    async def start_job(self, call: Planned, way: Way) -> Job:
+        """Start a job; it is stored and at work once this returns, and does not need the caller any more.
+
+        Raises:
+            PageBusy, PageMissing, LeaseHeld: see `PageManager.claim`.
+            TooManyJobs, StoreBusy, StoreFull: nothing runs.
+            Stopping: the worker stops.
+        """
+        self.refuse_when_unable()
+        live, ticket = Live(call=call, since=self._parts.clock.now()), Ticket[Job]()
+        self._spawn(self._runner.job, live, way, ticket, name=f"job {call.what} on {call.page.page_id}")
+        return await ticket.wait()
+
+    async def run_apart(self, work: Callable[[], Any], name: str) -> Any:
+        """Run something that a client's leaving must not cut off half-way, e.g. the opening of a page.
+
+        Raises:
+            Stopping: the worker stops.
+            Exception: what `work` raised.
+        """
+        self.refuse_when_unable()
+        ticket = Ticket[Any]()
+
+        async def run() -> None:
+            try:
+                ticket.give(await work())
+            except Exception as exc:  # the request's to answer
+                ticket.refuse(exc)
+            finally:
+                ticket.refuse(Stopping("the worker stops"))
+
+        self._spawn(run, name=name)
+        return await ticket.wait()
+
+    def refuse_when_unable(self) -> None:
+        """Raises:
+        Stopping: no new calls are taken.
+        Unavailable: a call that cannot be ended blocks them all.
+        """
+        if self.stopping:
+            raise Stopping("the worker is stopping", headers={"Retry-After": "10"})
+        if self._parts.pages.driver.health.stuck:
+            raise Unavailable(
+                "a call blocks the browser's thread and cannot be ended; the worker is about to end itself",
+                headers={"Retry-After": "30"},
+            )
+
+    def stop(self) -> None:
+        """Take no new calls, and give those at work their grace to end; immediate."""
+        if not self.stopping:
+            self.stop_asked.set()
+            grace = self._parts.stop_grace_s
+            self._calls.cancel_scope.deadline = trio.current_time() + grace
+            log.info("stopping", calls=len(self.lives), grace_s=grace)
+
+    def hurry(self) -> None:
+        """End the calls now, and do not wait for POSTs under way; immediate."""
+        self.stop()
+        self._calls.cancel_scope.cancel(reason="second signal")
+        self.deliveries.hurry()
+
+    def _spawn(self, function: Callable[..., Any], *arguments: Any, name: str) -> None:
+        # In a context of its own: what a request left in its context variables (the whole request, its body included)
+        # must neither be seen by the work nor live as long.
+        Context().run(lambda: self._calls.start_soon(function, *arguments, name=name))
+
+
+@asynccontextmanager
+async def open_supervisor(parts: Parts) -> AsyncGenerator[Supervisor]:
+    """Recover, then run calls and deliveries while the block lasts.
+
+    The block has to call `stop` and to wait for `drained` before it ends; one that ends otherwise ends everything now.
+
+    Raises:
+        StoreBusy, StoreFull: the recovery could not read or write the store.
+    """
+    ends = JobEnds(parts.store, parts.clock)
+    to_deliver = await recover(parts.store, parts.media, parts.requests, parts.clock)
+    async with open_client(parts.transport) as client, trio.open_nursery() as children:
+        children.start_soon(parts.requests.run, name="request log")
+        children.start_soon(parts.clock.run, name="clock")
+        children.start_soon(ends.retry, name="owed ends")
+        children.start_soon(sweep_loop, parts.store, parts.media, parts.requests, parts.clock, name="sweep")
+        async with trio.open_nursery() as delivering:
+            deliveries = Deliveries(delivering, client, ends, parts.clock, parts.key)
+            supervisor: Supervisor = await children.start(_run_calls, parts, deliveries, ends)
+            for job in to_deliver:
+                deliveries.start(job)
+            try:
+                yield supervisor
+            finally:
+                if not supervisor.drained.is_set():
+                    supervisor.hurry()
+                    with trio.move_on_after(UNWIND_S, shield=True):
+                        await supervisor.drained.wait()
+                delivering.cancel_scope.cancel(reason="the worker stops")
+        with trio.move_on_after(UNWIND_S, shield=True):
+            await ends.flush()
+        children.cancel_scope.cancel(reason="the worker stops")
+
+
+async def _run_calls(
+    parts: Parts,
+    deliveries: Deliveries,
+    ends: JobEnds,
+    *,
+    task_status: trio.TaskStatus[Supervisor] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """The calls' nursery, open until a stop is asked for and the last call has ended."""
+    supervisor: Supervisor | None = None
+    try:
+        async with trio.open_nursery() as calls:
+            supervisor = Supervisor(parts, calls, deliveries, ends)
+            task_status.started(supervisor)
+            await supervisor.stop_asked.wait()
+    finally:
+        if supervisor is not None:
+            supervisor.drained.set()

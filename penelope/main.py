@@ -1,0 +1,236 @@
+"""The composition root: who lives inside whom, signals, and the exit code.
+
+    store lock ⊃ port ⊃ database ⊃ browser ⊃ supervisor ⊃ server
+
+Leaving a block ends everything in it, so a stop is the way back out of this nesting.
+
+Source: contract, section 8; design, section 2.
+"""
+
+import errno
+import logging
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import psutil
+import structlog
+import trio
+from hypercorn.config import Config
+from hypercorn.trio import serve as serve_app
+from quart_trio import QuartTrio
+
+from penelope import resolver
+from penelope.clock import Clock
+from penelope.errors import PortTaken
+from penelope.http.app import create_app
+from penelope.http.worker import Worker
+from penelope.jobs.store import JobStore
+from penelope.jobs.supervisor import Parts, Supervisor, open_supervisor
+from penelope.pages.browser.driver import open_browser
+from penelope.pages.browser.launch import BrowserOptions
+from penelope.pages.driver import Driver
+from penelope.pages.manager import MAIN, PageManager
+from penelope.registry import Registry
+from penelope.settings import Settings
+from penelope.store.database import Database, open_database, thread_runner
+from penelope.store.lock import hold_store
+from penelope.store.media import MediaStore
+from penelope.store.persona import PersonaStore
+from penelope.store.request_log import RequestLog
+
+EXIT_OK: Final = 0
+EXIT_STUCK: Final = 75  # EX_TEMPFAIL: start it again
+COOKIES: Final = "cookies"
+SERVER_GRACE_S: Final = 3.0
+MIB: Final = 2**20
+
+log = structlog.get_logger("penelope")
+
+
+async def run(settings: Settings, registry: Registry) -> int:
+    """Run a worker until it is told to stop.
+
+    Returns:
+        The process's exit code: 0, or 75 when a call that could not be ended made it end itself.
+
+    Raises:
+        StartError: it cannot start; in a group, when tasks were running already.
+    """
+    resolver.install()
+    with hold_store(settings.store), listening(settings.host, settings.port) as port:
+        async with open_database(settings.store / "penelope.db") as database:
+            clock = await _clock(database)
+            persona = PersonaStore(database)
+            cookies = await persona.load(COOKIES)
+            async with open_browser(browser_options(settings), cookies) as driver:
+                pages = PageManager(
+                    driver,
+                    clock,
+                    max_pages=settings.max_pages,
+                    keep_cookies=lambda text: persona.save(COOKIES, text, clock.now()),
+                    cookies=cookies,
+                )
+                await pages.open(MAIN)
+                return await _supervise(settings, registry, database, clock, pages, driver, port)
+
+
+async def _supervise(
+    settings: Settings,
+    registry: Registry,
+    database: Database,
+    clock: Clock,
+    pages: PageManager,
+    driver: Driver,
+    port: socket.socket,
+) -> int:
+    parts = Parts(
+        pages=pages,
+        store=JobStore(database),
+        media=media_store(settings, database, clock),
+        requests=RequestLog(database),
+        clock=clock,
+        key=settings.key.get_secret_value(),
+        stop_grace_s=settings.stop_grace_s,
+    )
+    async with open_supervisor(parts) as supervisor:
+        worker = Worker(
+            settings=settings,
+            registry=registry,
+            clock=clock,
+            pages=pages,
+            jobs=parts.store,
+            media=parts.media,
+            requests=parts.requests,
+            supervisor=supervisor,
+            started_at=clock.now(),
+        )
+        await serve(create_app(worker), port, supervisor, driver)
+    return EXIT_STUCK if driver.health.stuck else EXIT_OK
+
+
+def media_store(settings: Settings, database: Database, clock: Clock) -> MediaStore:
+    return MediaStore(
+        database,
+        settings.store / "media",
+        cap_bytes=settings.media_max_mb * MIB,
+        clock=clock,
+        run=thread_runner(2),
+    )
+
+
+def browser_options(settings: Settings) -> BrowserOptions:
+    return BrowserOptions(
+        profile=settings.store.absolute() / "profile",
+        executable=settings.browser,
+        headless=settings.headless,
+        proxy=None if settings.proxy is None else settings.proxy.get_secret_value(),
+        locale=settings.locale,
+        timezone=settings.timezone,
+        viewport=settings.viewport,
+        user_agent=settings.user_agent,
+    )
+
+
+async def serve(app: QuartTrio, port: socket.socket, supervisor: Supervisor, driver: Driver) -> None:
+    """Serve until a signal, or a call that cannot be ended, asks for a stop and the calls are drained."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_signals, supervisor, nursery.cancel_scope, name="signals")
+        nursery.start_soon(_stop_when_stuck, supervisor, driver, name="stuck watch")
+        (url,) = await nursery.start(_serve_app, app, port, supervisor, nursery.cancel_scope, name="server")
+        log.info("ready", url=url, api=f"{url}/api/v1", docs=f"{url}/docs")
+        await supervisor.drained.wait()
+
+
+async def _serve_app(
+    app: QuartTrio,
+    port: socket.socket,
+    supervisor: Supervisor,
+    serving: trio.CancelScope,
+    *,
+    task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    number = port.getsockname()[1]
+
+    async def drop_late_clients() -> None:
+        await supervisor.drained.wait()
+        await trio.sleep(SERVER_GRACE_S + 0.5)
+        drop_connections(number)  # clients that never read: the server waits for them under a shield
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(drop_late_clients)
+        trigger = supervisor.drained.wait
+        await serve_app(app, _config(port), shutdown_trigger=trigger, task_status=task_status)
+        serving.cancel(reason="the server is down")
+
+
+@contextmanager
+def listening(host: str, port: int) -> Iterator[socket.socket]:
+    """Bind the port, which takes no connection yet.
+
+    Raises:
+        PortTaken: it cannot be bound; the message says why.
+    """
+    address = host.strip("[]")
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as bound:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            bound.bind((address, port))
+        except OSError as exc:
+            if exc.errno == errno.EADDRINUSE:
+                raise PortTaken(f"port {port} of {host} is taken: set PENELOPE_PORT to another") from exc
+            raise PortTaken(f"cannot listen on {host}:{port}: {exc.strerror or exc}") from exc
+        yield bound
+
+
+def drop_connections(number: int) -> None:
+    """Shut down the connections that are still open on our port."""
+    for connection in psutil.Process().net_connections("tcp"):
+        if connection.raddr and connection.laddr.port == number:
+            try:
+                with socket.fromfd(connection.fd, socket.AF_INET, socket.SOCK_STREAM) as held:
+                    held.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                continue
+
+
+async def _signals(supervisor: Supervisor, scope: trio.CancelScope) -> None:
+    """The first signal drains, the second ends everything now."""
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async for number in signals:
+            log.info("signal", signal=signal.Signals(number).name, second=supervisor.stopping)
+            if supervisor.stopping:
+                supervisor.hurry()
+                scope.cancel(reason="second signal")
+                return
+            supervisor.stop()
+
+
+async def _stop_when_stuck(supervisor: Supervisor, driver: Driver) -> None:
+    await driver.wait_stuck()
+    log.critical("a call blocks the browser's thread and cannot be ended: the worker ends itself")
+    supervisor.stop()
+
+
+def _config(port: socket.socket) -> Config:
+    config = Config()
+    config.bind = [f"fd://{port.detach()}"]  # the server closes it
+    config.accesslog = None
+    config.errorlog = logging.getLogger("hypercorn.error")
+    config.graceful_timeout = SERVER_GRACE_S
+    config.include_server_header = False
+    config.keep_alive_timeout = 75.0
+    config.backlog = 1024
+    config.h11_max_incomplete_size = 32 * 1024
+    return config
+
+
+async def _clock(database: Database) -> Clock:
+    clock = Clock()
+    newest = await JobStore(database).newest()
+    if newest is not None:
+        clock.at_least(newest)
+    return clock

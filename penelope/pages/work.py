@@ -1,0 +1,80 @@
+"""One piece of work on a claimed page: in a nursery of the claim's own, its errors made values at the edge.
+
+Source: contract, section 2 (results and kinds), section 3 ("A page heals"); design, section 4.
+"""
+
+from typing import Final
+
+import structlog
+import trio
+
+from penelope.errors import CallFailed, PenelopeError, TimedOut
+from penelope.outcome import Outcome, failure, from_error
+from penelope.pages.driver import Body, Healing, Tab
+from penelope.plugin import PluginError
+
+LIMIT_SLACK_S: Final = 1.0
+
+log = structlog.get_logger("penelope.calls")
+
+
+async def work(tab: Tab, body: Body[str], *, name: str, limit_s: float | None = None) -> Outcome:
+    """Run `body`, which gives the envelope of its result, to its end; then make sure that the page answers.
+
+    Whatever the body does becomes an outcome: a helper of one plugin that fails must not end the other calls.
+
+    Args:
+        name: of the plugin or the primitive, for log lines.
+        limit_s: seconds that the work may take; None: as many as it wants. Playwright has no limit of its own for
+            `evaluate`, `title` and others; where it has one, that one gets its chance first.
+
+    Raises:
+        trio.Cancelled: the worker stops. What the body did is unknown then, and nothing is said about it.
+    """
+    outcome: Outcome | None = None
+
+    async def run() -> None:
+        nonlocal outcome
+        outcome = Outcome(200, await tab.run(body, name=name))
+
+    try:
+        async with trio.open_nursery() as claim:
+            if limit_s is not None:
+                claim.cancel_scope.deadline = trio.current_time() + limit_s + LIMIT_SLACK_S
+            claim.start_soon(run, name=f"plugin {name}")
+    except* Exception as group:
+        outcome = _outcome(group, tab.page_id, name)
+    if outcome is None:  # the limit passed
+        outcome = from_error(TimedOut(f"{name} took longer than {limit_s:g} s"), tab.page_id)
+    if not outcome.ok:
+        await _heal(tab)
+    return outcome
+
+
+def _outcome(group: BaseExceptionGroup[Exception], page_id: str, name: str) -> Outcome:
+    error = _first(group)
+    if isinstance(error, PluginError):
+        return failure(error.status, error.message, page_id=page_id)
+    if isinstance(error, PenelopeError):
+        log.info("call failed", work=name, kind=error.kind, error=error.message)
+        return from_error(error, page_id)
+    log.error("plugin failed", work=name, exc_info=error)
+    reason = f"plugin {name} failed: {type(error).__name__}; the worker's log has the details"
+    return failure(500, reason, page_id=page_id, kind="plugin")
+
+
+def _first(error: BaseException) -> BaseException:
+    """The first error in a group that came alone or first; groups of a plugin's own task groups included."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+async def _heal(tab: Tab) -> None:
+    try:
+        how = await tab.heal()
+    except CallFailed as exc:
+        log.warning("page not healed", page_id=tab.page_id, error=exc.message)
+    else:
+        if how is not Healing.NONE:
+            log.info("page healed", page_id=tab.page_id, how=how.value)

@@ -1,0 +1,216 @@
+"""The worker's settings: read once, from the environment and a `.env` file, then a frozen value.
+
+Each limit names its unit. Clients rely on the seeds' clock (0, 1, 5 and 10 minutes; 10 s; 30 s; 1000 jobs): those are
+constants, not settings.
+
+Source: contract, section 12.
+"""
+
+import ipaddress
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+
+from penelope.errors import BadSettings
+
+MIN_KEY_CHARS: Final = 16
+
+
+def _shared(name: str) -> AliasChoices:
+    """A setting that is also read under its name without the prefix; the prefixed one wins."""
+    return AliasChoices(f"PENELOPE_{name}", name)
+
+
+class Settings(BaseSettings):
+    """Everything that `penelope serve` can be told."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="PENELOPE_",
+        env_file=".env",
+        env_file_encoding="utf-8",
+        extra="ignore",
+        frozen=True,
+        case_sensitive=False,
+        env_ignore_empty=False,
+        populate_by_name=True,
+    )
+
+    key: SecretStr = Field(
+        description="The key that clients send as a bearer token, and that signs webhooks."
+    )
+    host: str = Field("127.0.0.1", description="The address to listen on.")
+    port: int = Field(5000, ge=0, le=65535, description="The port to listen on; 0 takes a free one.")
+    hosts: Annotated[tuple[str, ...], NoDecode] = Field(
+        (), description="Comma-separated Host names that are answered when the worker binds beyond loopback."
+    )
+    store: Path = Field(Path("store"), description="The folder of the database, the media and the profile.")
+    plugins: Annotated[tuple[Path, ...], NoDecode] = Field(
+        (), description="Colon-separated folders whose *.py files are plugins."
+    )
+    browser: Path | None = Field(None, description="The browser's executable; unset: the first one found.")
+    headless: bool = Field(True, description="0 shows the browser's window.")
+    proxy: SecretStr | None = Field(
+        None, description="The pages' proxy, scheme://[user:password@]host:port; webhooks never use it."
+    )
+    locale: str | None = Field(None, description="The pages' locale, e.g. de-DE.")
+    timezone: str | None = Field(None, description="The pages' time zone, e.g. Europe/Berlin.")
+    viewport: Annotated[tuple[int, int] | None, NoDecode] = Field(
+        None, description="The pages' size in CSS pixels, e.g. 1280x800."
+    )
+    user_agent: str | None = Field(None, description="The pages' user agent.")
+    log: Literal["auto", "json", "text"] = Field(
+        "auto", description="How log lines look; auto: text in a terminal, JSON elsewhere."
+    )
+    max_pages: int = Field(
+        8,
+        ge=1,
+        le=1000,
+        validation_alias=_shared("MAX_PAGES"),
+        description="Pages open at once, main included.",
+    )
+    media_max_mb: int = Field(
+        4096,
+        ge=0,
+        validation_alias=_shared("MEDIA_MAX_MB"),
+        description="Files not yet downloaded, together, in MiB; past it a plugin's file is refused with 507.",
+    )
+    stop_grace_s: float = Field(
+        10.0,
+        ge=0,
+        le=3600,
+        validation_alias=_shared("STOP_GRACE_S"),
+        description="Seconds that running calls get to end at a stop.",
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return init_settings, env_settings, dotenv_settings
+
+    @field_validator("hosts", mode="before")
+    @classmethod
+    def _split_hosts(cls, value: Any) -> Any:
+        return _split(value, ",")
+
+    @field_validator("plugins", mode="before")
+    @classmethod
+    def _split_plugins(cls, value: Any) -> Any:
+        return _split(value, ":")
+
+    @field_validator("viewport", mode="before")
+    @classmethod
+    def _split_viewport(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        if not (match := re.fullmatch(r"([1-9][0-9]{0,4})x([1-9][0-9]{0,4})", value.strip())):
+            raise ValueError("must be WIDTHxHEIGHT in pixels, e.g. 1280x800")
+        return int(match[1]), int(match[2])
+
+    @field_validator("browser", "proxy", "locale", "timezone", "user_agent", mode="before")
+    @classmethod
+    def _empty_is_unset(cls, value: Any) -> Any:
+        return None if isinstance(value, str) and not value.strip() else value
+
+    @field_validator("proxy")
+    @classmethod
+    def _proxy_has_a_host(cls, value: SecretStr | None) -> SecretStr | None:
+        if value and not re.match(
+            r"(https?|socks5)://([^@/\s]+@)?[^@/\s:]+(:\d+)?/?$", value.get_secret_value()
+        ):
+            raise ValueError("must be http://, https:// or socks5://, then [user:password@]host:port")
+        return value
+
+    @field_validator("key", mode="after")
+    @classmethod
+    def _key_is_usable(cls, value: SecretStr) -> SecretStr:
+        key = value.get_secret_value().strip()  # a trailing newline of a secrets file is nobody's intention
+        if not key:
+            raise ValueError("is empty")
+        if not key.isascii() or not key.isprintable() or " " in key:
+            raise ValueError("must be printable ASCII without spaces: it travels in an HTTP header")
+        return SecretStr(key)
+
+    @model_validator(mode="after")
+    def _key_is_long_enough(self) -> "Settings":
+        key = self.key.get_secret_value()
+        if not is_loopback(self.host) and len(key) < MIN_KEY_CHARS:
+            raise ValueError(
+                f"PENELOPE_KEY has {len(key)} characters: at least {MIN_KEY_CHARS} are needed "
+                f"to listen on {self.host}, which is not loopback"
+            )
+        return self
+
+    @property
+    def on_loopback(self) -> bool:
+        return is_loopback(self.host)
+
+    @classmethod
+    def from_environ(cls, overrides: Mapping[str, Any] | None = None) -> "Settings":
+        """Read the environment and `.env`.
+
+        Args:
+            overrides: values by field name that win over both, e.g. from the command line.
+
+        Raises:
+            BadSettings: a value that does not parse, or no key; the message names the variable.
+        """
+        try:
+            return cls(**(overrides or {}))
+        except ValidationError as exc:
+            raise BadSettings("; ".join(_explained(exc))) from exc
+
+    def masked(self) -> dict[str, str]:
+        """All settings by variable name, as printed at the start: secrets as asterisks."""
+        return {variable(name): _shown(getattr(self, name)) for name in type(self).model_fields}
+
+
+def variable(field: str) -> str:
+    """The environment variable of a field, e.g. `MAX_PAGES` or `PENELOPE_PORT`."""
+    alias = Settings.model_fields[field].validation_alias
+    if isinstance(alias, AliasChoices):
+        return str(alias.choices[-1])
+    return f"PENELOPE_{field.upper()}"
+
+
+def is_loopback(host: str) -> bool:
+    """Does a bind to `host` reach this machine alone?"""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _split(value: Any, separator: str) -> Any:
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(separator) if part.strip())
+    return value
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, tuple):
+        return ("x" if value and isinstance(value[0], int) else ":").join(str(part) for part in value)
+    return "" if value is None else str(value)
+
+
+def _explained(error: ValidationError) -> Iterator[str]:
+    for fault in error.errors(include_input=False, include_url=False):
+        where = str(fault["loc"][0]) if fault["loc"] else ""
+        field = where.lower().removeprefix("penelope_")
+        name = variable(field) if field in Settings.model_fields else where
+        message = fault["msg"].removeprefix("Value error, ")
+        if fault["type"] == "missing":
+            yield f"{name} is not set: the worker needs a key that its clients send as a bearer token"
+        else:
+            yield f"{name} {message}".strip()

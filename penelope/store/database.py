@@ -1,0 +1,231 @@
+"""The database: one writer whose waiting writes commit together, readers apart, all in threads.
+
+A transaction is one function of the connection: `await database.write(fn)` returns once what `fn` did would survive a
+power cut (`synchronous=FULL`), or raises and leaves nothing of it. A write that was asked for is never abandoned when
+its asker is cancelled: it is bounded by SQLite's own busy timeout.
+
+Source: contract, section 8; design, section 1.
+"""
+
+import sqlite3
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Protocol, TypeVar
+
+import structlog
+import trio
+
+from penelope.errors import PenelopeError, StoreBusy, StoreFull
+from penelope.store import opening
+
+BUSY_TIMEOUT_S: Final = 5.0
+CLOSE_GRACE_S: Final = 10.0
+READERS: Final = 2
+
+_Result = TypeVar("_Result")
+Transaction = Callable[[sqlite3.Connection], _Result]
+
+log = structlog.get_logger("penelope.store")
+
+
+class Runner(Protocol):
+    """Runs a blocking function and waits for it, whoever is cancelled meanwhile.
+
+    A seam: Trio's autojump clock does not see threads, so tests on it run the function in place.
+    """
+
+    def __call__(self, function: Callable[[], _Result], /) -> Awaitable[_Result]: ...
+
+
+def thread_runner(threads: int) -> Runner:
+    """Threads of the database's own: Trio's default limiter is shared, and hanging name look-ups would stop it."""
+    limiter = trio.CapacityLimiter(threads)
+
+    async def run(function: Callable[[], _Result], /) -> _Result:
+        return await trio.to_thread.run_sync(function, limiter=limiter, abandon_on_cancel=False)
+
+    return run
+
+
+@dataclass(eq=False, slots=True)
+class _Write:
+    """A transaction on its way: `value` or `error` is set before `ended`."""
+
+    function: Transaction[Any]
+    ended: trio.Event = field(default_factory=trio.Event)
+    value: Any = None
+    error: BaseException | None = None
+
+
+class Database:
+    """Open it with `open_database`.
+
+    Attributes:
+        commits: transactions committed so far, for whoever counts them.
+        refusal: why the last commit failed; None when it did not.
+    """
+
+    def __init__(self, writer: sqlite3.Connection, readers: list[sqlite3.Connection], run: Runner) -> None:
+        self.commits = 0
+        self.refusal: str | None = None
+        self._writer = writer
+        self._readers = readers
+        self._reader_free = trio.Semaphore(len(readers))
+        self._run = run
+        self._waiting: deque[_Write] = deque()
+        self._wake = trio.Event()
+        self._closing = False
+
+    async def write(self, function: Transaction[_Result]) -> _Result:
+        """Run `function` in a transaction and wait until it is durable; it shares its commit with its neighbours.
+
+        Raises:
+            StoreBusy: another program holds the database (nothing was written).
+            StoreFull: the disk takes no more, or fails (nothing was written).
+            Exception: what `function` raised (nothing was written).
+        """
+        write = _Write(function)
+        if self._closing:
+            raise StoreBusy("the store is closed")
+        self._waiting.append(write)
+        self._wake.set()
+        # Bounded by the busy timeout of the commit under way and of its own.
+        with trio.CancelScope(shield=True):
+            await write.ended.wait()
+        await trio.lowlevel.checkpoint_if_cancelled()
+        if write.error is not None:
+            raise write.error
+        return write.value  # type: ignore[no-any-return]  # what `function` returned
+
+    async def read(self, function: Transaction[_Result]) -> _Result:
+        """Run `function` on a connection that only reads; it sees all that was committed.
+
+        Raises:
+            StoreBusy, StoreFull: as `write`.
+        """
+        async with self._reader_free:
+            connection = self._readers.pop()
+            try:
+                return await self._run(lambda: _translated(function, connection))
+            finally:
+                self._readers.append(connection)
+
+    async def _write_loop(self) -> None:
+        """Commit what waits, together, until closed and empty."""
+        while not (self._closing and not self._waiting):
+            await self._wake.wait()
+            self._wake = trio.Event()
+            while self._waiting:
+                batch = list(self._waiting)
+                self._waiting.clear()
+                await self._run(lambda batch=batch: self._commit(batch))  # type: ignore[misc]
+                for write in batch:
+                    write.ended.set()
+
+    def _close(self) -> None:
+        self._closing = True
+        self._wake.set()
+
+    def _commit(self, batch: list[_Write]) -> None:
+        """In the thread: one transaction for all; each alone keeps or loses its own part."""
+        connection = self._writer
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            for write in batch:
+                _in_savepoint(connection, write, alone=len(batch) == 1)
+                if not connection.in_transaction:  # SQLite gave the whole transaction up
+                    raise write.error or StoreFull("the store gave the transaction up")
+            connection.execute("COMMIT")
+        except (sqlite3.Error, PenelopeError) as exc:
+            error = explained(exc) if isinstance(exc, sqlite3.Error) else exc
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            for write in batch:
+                write.value, write.error = None, write.error or error
+            self.refusal = str(error)
+        else:
+            self.commits += 1
+            self.refusal = None
+
+
+def _in_savepoint(connection: sqlite3.Connection, write: _Write, *, alone: bool) -> None:
+    if not alone:
+        connection.execute("SAVEPOINT one")
+    try:
+        write.value = write.function(connection)
+    except Exception as exc:  # handed to whoever asked for this write
+        write.error = explained(exc) if isinstance(exc, sqlite3.Error) else exc
+        if connection.in_transaction:
+            connection.execute("ROLLBACK" if alone else "ROLLBACK TO one")
+            if alone:
+                connection.execute("BEGIN IMMEDIATE")
+    if not alone and connection.in_transaction:
+        connection.execute("RELEASE one")
+
+
+def _translated(function: Transaction[_Result], connection: sqlite3.Connection) -> _Result:
+    try:
+        return function(connection)
+    except sqlite3.OperationalError as exc:
+        raise explained(exc) from exc
+
+
+def explained(error: sqlite3.Error) -> Exception:
+    """SQLite's refusal as one of Penelope's errors; anything that is a bug of ours stays what it is."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    match code:
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            refusal: PenelopeError = StoreBusy(
+                f"the store is locked by another program for more than {BUSY_TIMEOUT_S:.0f} s",
+                headers={"Retry-After": "5"},
+            )
+        case (
+            sqlite3.SQLITE_FULL
+            | sqlite3.SQLITE_IOERR
+            | sqlite3.SQLITE_READONLY
+            | sqlite3.SQLITE_CANTOPEN
+            | sqlite3.SQLITE_CORRUPT
+            | sqlite3.SQLITE_NOTADB
+        ):
+            refusal = StoreFull(f"the store could not be written: {error}")
+        case _:
+            return error
+    refusal.__cause__ = error
+    return refusal
+
+
+@asynccontextmanager
+async def open_database(path: Path, run: Runner | None = None) -> AsyncGenerator[Database]:
+    """Open or create the database, check it, bring its schema up to date, and close it checkpointed.
+
+    Args:
+        path: of the file, e.g. `store/penelope.db`; its folder exists.
+        run: how blocking work is run; None: in threads of its own.
+
+    Raises:
+        StoreUnusable: it cannot be opened or written, is damaged, foreign, or newer than this program.
+    """
+    run = run or thread_runner(1 + READERS)
+    writer = await run(lambda: opening.open_writer(path, BUSY_TIMEOUT_S))
+    readers = [await run(lambda: opening.open_reader(path, BUSY_TIMEOUT_S)) for _ in range(READERS)]
+    database = Database(writer, list(readers), run)
+    writing = trio.CancelScope(shield=True)  # a cancelled worker still lands its last writes
+
+    async def write_loop() -> None:
+        with writing:
+            await database._write_loop()
+
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(write_loop, name="database writer")
+            try:
+                yield database
+            finally:
+                database._close()
+                writing.deadline = trio.current_time() + CLOSE_GRACE_S
+    finally:
+        with trio.move_on_after(CLOSE_GRACE_S, shield=True):
+            await run(lambda: opening.close(writer, readers))

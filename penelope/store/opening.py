@@ -1,0 +1,157 @@
+"""Opening the database file: made whole or not at all, checked before use, migrated, never overwritten.
+
+Blocking functions; they run in the database's thread.
+
+Source: contract, section 8 ("The schema carries a version", "A store that is damaged").
+"""
+
+import os
+import sqlite3
+from importlib.resources import files
+from pathlib import Path
+from typing import Final
+
+from penelope.errors import StartError, StoreUnusable
+
+APPLICATION_ID: Final = 0x50454E45  # "PENE"
+SCHEMA_VERSION: Final = 1
+# The step from version N to N + 1 is MIGRATIONS[N]; a new store starts at the newest schema.
+MIGRATIONS: Final[dict[int, str]] = {}
+MIN_SQLITE: Final = (3, 37, 0)  # STRICT tables
+
+
+def open_writer(path: Path, busy_timeout_s: float) -> sqlite3.Connection:
+    """The one connection that writes.
+
+    Raises:
+        StoreUnusable: see `open_database`.
+    """
+    if sqlite3.sqlite_version_info < MIN_SQLITE:
+        raise StoreUnusable(f"SQLite is {sqlite3.sqlite_version}: 3.37 or newer is needed")
+    try:
+        if not path.exists():
+            _create(path)
+        connection = _connect(path, busy_timeout_s, mode="rw")
+        try:
+            _check(connection, path)
+            _migrate(connection)
+            _tune(connection)
+        except BaseException:
+            connection.close()
+            raise
+    except sqlite3.Error as exc:
+        raise _unusable(path, exc) from exc
+    except OSError as exc:
+        raise StoreUnusable(f"store {path.parent} is not writable: {exc.strerror}") from exc
+    return connection
+
+
+def open_reader(path: Path, busy_timeout_s: float) -> sqlite3.Connection:
+    """A connection that refuses to write."""
+    connection = _connect(path, busy_timeout_s, mode="rw")
+    connection.execute("PRAGMA query_only = ON")
+    return connection
+
+
+def close(writer: sqlite3.Connection, readers: list[sqlite3.Connection]) -> None:
+    """Checkpoint and close; what cannot be checkpointed now stays in the WAL, which is as durable."""
+    for reader in readers:
+        reader.close()
+    try:
+        writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    except sqlite3.Error:  # a full disk, a lock from outside
+        pass
+    finally:
+        writer.close()
+
+
+def schema() -> str:
+    """The newest schema, as SQL."""
+    return files("penelope.store").joinpath("schema.sql").read_text("utf-8")
+
+
+def _connect(path: Path, busy_timeout_s: float, mode: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode={mode}",
+        uri=True,
+        timeout=busy_timeout_s,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+    connection.row_factory = sqlite3.Row
+    connection.execute("PRAGMA foreign_keys = ON")
+    return connection
+
+
+def _create(path: Path) -> None:
+    """Make the file under another name and move it into place: an empty or half-made store is then never ours."""
+    fresh = path.with_name(path.name + ".new")
+    fresh.unlink(missing_ok=True)
+    connection = sqlite3.connect(fresh, isolation_level=None)
+    try:
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.executescript(
+            f"BEGIN; {schema()}\nPRAGMA application_id = {APPLICATION_ID};"
+            f"PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;"
+        )
+    finally:
+        connection.close()
+    fresh.chmod(0o600)
+    fresh.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _check(connection: sqlite3.Connection, path: Path) -> None:
+    if path.stat().st_size == 0:
+        raise _unusable(path, "the file is empty")
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if application != APPLICATION_ID:
+        raise StoreUnusable(f"{path} is a database of another program; set PENELOPE_STORE to another folder")
+    if version > SCHEMA_VERSION:
+        raise StoreUnusable(
+            f"{path} has schema version {version}, this Penelope knows {SCHEMA_VERSION}: "
+            "start the newer Penelope that wrote it, or set PENELOPE_STORE to another folder"
+        )
+    (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    if verdict != "ok":
+        raise _unusable(path, verdict)
+
+
+def _migrate(connection: sqlite3.Connection) -> None:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    for step in range(version, SCHEMA_VERSION):
+        connection.executescript(
+            f"BEGIN IMMEDIATE; {MIGRATIONS[step]}\nPRAGMA user_version = {step + 1}; COMMIT;"
+        )
+
+
+def _tune(connection: sqlite3.Connection) -> None:
+    """WAL and FULL; and write once, so that a folder or disk that takes nothing stops the start, not the first job."""
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA journal_size_limit = 67108864")
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    connection.execute("COMMIT")
+
+
+def _unusable(path: Path, why: object) -> StartError:
+    code = getattr(why, "sqlite_errorcode", None)
+    if code is not None and code & 0xFF in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
+        return StoreUnusable(f"{path} is locked by another program")
+    if code is not None and code & 0xFF in {
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_PERM,
+    }:
+        return StoreUnusable(f"store {path.parent} is not writable: {why}")
+    return StoreUnusable(
+        f"{path} is damaged ({why}) and was left as it is: restore it from a copy, "
+        "or move it away to start with an empty store"
+    )
