@@ -59,5 +59,5 @@ class Clock:
 
     async def sleep_until(self, epoch: float) -> None:
         """Sleep until this clock shows `epoch`, following its steps within a minute."""
-        while (left := epoch - self.now()) > 0:
+        while (left := epoch - self.now()) > 0:  # noqa: ASYNC110  # see `run`
             await trio.sleep(min(left, ANCHOR_EVERY_S))

@@ -189,7 +189,7 @@ def listening(host: str, port: int) -> Iterator[socket.socket]:
 def drop_connections(number: int) -> None:
     """Shut down the connections that are still open on our port."""
     for connection in psutil.Process().net_connections("tcp"):
-        if connection.raddr and connection.laddr.port == number:
+        if connection.status == psutil.CONN_ESTABLISHED and connection.laddr.port == number:
             try:
                 with socket.fromfd(connection.fd, socket.AF_INET, socket.SOCK_STREAM) as held:
                     held.shutdown(socket.SHUT_RDWR)

@@ -78,7 +78,10 @@ def why_not_free(worker: Worker) -> str:
 
 
 def memory(roots: Iterable[int]) -> tuple[int, int]:
-    """Bytes resident of this process, and of the process trees below `roots`. Blocking: it reads /proc."""
+    """Bytes resident of this process, and of the process trees below `roots`. Blocking: it reads /proc.
+
+    Chromium's processes share most of what they map: a page that several have counts once, not once for each.
+    """
     browser = 0
     seen: set[int] = set()
     for root in roots:
@@ -90,8 +93,13 @@ def memory(roots: Iterable[int]) -> tuple[int, int]:
         for member in family:
             if member.pid not in seen:
                 seen.add(member.pid)
-                try:
-                    browser += member.memory_info().rss
-                except psutil.Error:
-                    continue
+                browser += _resident(member)
     return psutil.Process(os.getpid()).memory_info().rss, browser
+
+
+def _resident(process: psutil.Process) -> int:
+    try:
+        full = process.memory_full_info()
+    except psutil.Error:
+        return 0
+    return int(getattr(full, "pss", full.uss))

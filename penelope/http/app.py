@@ -9,17 +9,18 @@ from dataclasses import dataclass
 import structlog
 from quart import Request, Response, g, request
 from quart_trio import QuartTrio
+from werkzeug.routing import BaseConverter
 
 from penelope.clock import Clock
 from penelope.http import auth, envelope
 from penelope.http.routes import jobs, media, pages, plugins, primitives, requests, status
 from penelope.http.worker import Worker
+from penelope.pages.manager import RESERVED
 from penelope.store.request_log import Entry
 
 MAX_BODY_BYTES = 16 * 2**20
 BODY_TIMEOUT_S = 60
 API = "/api/v1"
-QUIET = "quiet"  # set by an endpoint: not in the request log (polls, health, metrics, the waker's questions)
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json", "/docs"})
 # Not in the request log, and no client's activity either: questions about the worker itself.
 QUESTIONS = frozenset({"/healthz", "/readyz", "/metrics", f"{API}/activity", "/openapi.json", "/docs"})
@@ -36,6 +37,12 @@ class Handled:
     kind: str | None = None
 
 
+class PageConverter(BaseConverter):
+    """A page's name in a route: never one that is a route of its own, whatever the method."""
+
+    regex = rf"(?!(?:{'|'.join(sorted(RESERVED))})(?:/|$))[^/]+"
+
+
 def create_app(worker: Worker) -> QuartTrio:
     """The app over a worker's parts."""
     app = QuartTrio("penelope", static_folder=None)
@@ -46,6 +53,7 @@ def create_app(worker: Worker) -> QuartTrio:
         PROVIDE_AUTOMATIC_OPTIONS=False,
         PROPAGATE_EXCEPTIONS=False,
     )
+    app.url_map.converters["page"] = PageConverter
     app.url_map.strict_slashes = True
     app.url_map.merge_slashes = False
     app.url_map.redirect_defaults = False

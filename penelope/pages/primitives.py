@@ -112,7 +112,11 @@ class Primitive:
 async def goto(page: "Page", host: Host, crossing: Crossing, options: GotoOptions) -> Went:
     """Go to a URL. What the site says is data: a 404 is a success with `status` 404."""
     downloads: list[Download] = []
-    page.on("download", downloads.append)
+
+    def on_download(download: "Download") -> None:
+        downloads.append(download)
+
+    page.on("download", on_download)
     try:
         arrival = await navigation.go(
             page, options.url, options.wait_until, timeout=options.timeout_ms, referer=options.referer
@@ -123,7 +127,7 @@ async def goto(page: "Page", host: Host, crossing: Crossing, options: GotoOption
         link = await _keep(downloads[0], host, crossing)
         return Went(url=downloads[0].url, status=found.answered, title="", download=dict(link))
     finally:
-        page.remove_listener("download", downloads.append)
+        page.remove_listener("download", on_download)
     title = await navigation.ask(page, TITLE) if arrival.has_document else ""
     return Went(url=arrival.url, status=arrival.status, title=title, download=None)
 

@@ -41,7 +41,7 @@ async def work(tab: Tab, body: Body[str], *, name: str, limit_s: float | None = 
         async with trio.open_nursery() as claim:
             if limit_s is not None:
                 claim.cancel_scope.deadline = trio.current_time() + limit_s + LIMIT_SLACK_S
-            claim.start_soon(run, name=f"plugin {name}")
+            claim.start_soon(run, name=f"work {name}")
     except* Exception as group:
         outcome = _outcome(group, tab.page_id, name)
     if outcome is None:  # the limit passed
@@ -59,7 +59,7 @@ def _outcome(group: BaseExceptionGroup[Exception], page_id: str, name: str) -> O
         log.info("call failed", work=name, kind=error.kind, error=error.message)
         return from_error(error, page_id)
     log.error("plugin failed", work=name, exc_info=error)
-    reason = f"plugin {name} failed: {type(error).__name__}; the worker's log has the details"
+    reason = f"{name} failed: {type(error).__name__}; the worker's log has the details"
     return failure(500, reason, page_id=page_id, kind="plugin")
 
 

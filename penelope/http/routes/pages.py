@@ -64,12 +64,12 @@ def blueprint(worker: Worker) -> Blueprint:
             headers={"Location": f"/api/v1/{page.page_id}"},
         )
 
-    @routes.get("/api/v1/<page_id>")
+    @routes.get("/api/v1/<page:page_id>")
     async def one(page_id: str) -> Response:
         (shown,) = await _shown(worker, [pages.get(page_id)])
         return success(_without_id(shown), page_id=page_id)
 
-    @routes.delete("/api/v1/<page_id>")
+    @routes.delete("/api/v1/<page:page_id>")
     async def closed(page_id: str) -> Response:
         token = reading.lease_token()
         await worker.supervisor.run_apart(
@@ -77,7 +77,7 @@ def blueprint(worker: Worker) -> Blueprint:
         )
         return success({}, page_id=page_id)
 
-    @routes.post("/api/v1/<page_id>/lease")
+    @routes.post("/api/v1/<page:page_id>/lease")
     async def leased(page_id: str) -> Response:
         worker.supervisor.refuse_when_unable()
         asked = reading.checked(NewLease, await reading.json_object())
@@ -85,7 +85,7 @@ def blueprint(worker: Worker) -> Blueprint:
         shown = {"lease": lease.token, "ttl": lease.ttl, "expires_in": lease.expires_in(trio.current_time())}
         return success(shown, page_id=page_id)
 
-    @routes.delete("/api/v1/<page_id>/lease")
+    @routes.delete("/api/v1/<page:page_id>/lease")
     async def given_back(page_id: str) -> Response:
         if await request.get_data():
             raise MalformedBody("a lease is given back without a body")

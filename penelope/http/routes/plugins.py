@@ -26,7 +26,7 @@ def blueprint(worker: Worker) -> Blueprint:
     async def listed() -> Response:
         return success({"plugins": [_shown(plugin) for plugin in worker.registry.values()]})
 
-    @routes.route("/api/v1/<page_id>/plugin/<family>/<name>", methods=["GET", "POST"])
+    @routes.route("/api/v1/<page:page_id>/plugin/<family>/<name>", methods=["GET", "POST"])
     async def call(page_id: str, family: str, name: str) -> Response:
         if request.method == "HEAD":  # of every GET route, by the framework's rule; here it would do the work
             raise MethodNotAllowed("HEAD is not allowed here, only GET, POST", headers={"Allow": "GET, POST"})

@@ -41,4 +41,4 @@ def _add(routes: Blueprint, worker: Worker, primitive: Primitive) -> None:
         )
         return answer(await worker.supervisor.run_plain(planned))
 
-    routes.add_url_rule(f"/api/v1/<page_id>/{primitive.name}", primitive.name, call, methods=["POST"])
+    routes.add_url_rule(f"/api/v1/<page:page_id>/{primitive.name}", primitive.name, call, methods=["POST"])
