@@ -239,10 +239,17 @@ class PlaywrightDriver:
 
     async def _restart(self) -> None:
         old, self.session, self._spare = self._session_ever, None, None
+        with trio.move_on_after(1.0):
+            await self.thread.run(self._fail_calls, grace=0.0)
         if old is not None:
             await self._end(old)
         await self._start()
         await self.thread.run(self._reopen_all, name="open the pages again")
+
+    async def _fail_calls(self) -> None:
+        """Not every version of Playwright ends what waits on a driver that died. Asyncio-flavoured."""
+        for live in self.lives():
+            live.fail(BrowserLost("the browser ended while the call was running"))
 
     async def _reopen_all(self) -> None:
         """Asyncio-flavoured."""

@@ -16,6 +16,7 @@ STOP_S = 0.5
 AGAIN_S = 1.0
 ERROR_PAGE_S = 0.5  # it comes in about 20 ms
 KILL_S = 1.0
+LEAVE_S = 2.0
 
 log = structlog.get_logger("penelope.browser")
 
@@ -26,12 +27,16 @@ async def page_answers(live: Live, within_s: float) -> bool:
 
 
 async def settle(live: Live) -> bool:
-    """Wait for the error page of a failed navigation; a navigation that starts before it came would fail too.
+    """Wait for the error page of a failed navigation, or for the way back from a forbidden address: a navigation that
+    starts before would fail too.
 
     Returns whether there was anything to wait for.
     """
+    leaving, live.leaving = live.leaving, None
+    if leaving is not None:
+        await answers(leaving, LEAVE_S)
     if not live.unsettled:
-        return False
+        return leaving is not None
     await answers(live.error_page.wait(), ERROR_PAGE_S)
     live.unsettled = False
     return True

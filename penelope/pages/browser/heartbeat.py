@@ -16,7 +16,7 @@ from penelope.pages.browser.session import answers
 
 BEAT_EVERY_S = 10.0
 SILENT_MAX_S = 60.0
-JUDGE_S = 1.0
+JUDGE_S = 0.5
 
 log = structlog.get_logger("penelope.browser")
 
@@ -35,13 +35,14 @@ def _ask(live: Live, silent_max_s: float) -> None:
     if live.heartbeat is None or live.heartbeat.done() or live.asked_at is None:
         live.asked_at = now
         live.heartbeat = asyncio.ensure_future(_ping(live))
-    elif now - live.asked_at >= silent_max_s and not live.judging:
-        live.judging = True
-        live.start_soon(_judge(live, silent_max_s), "judge a page that does not answer")
+    elif now - live.asked_at >= silent_max_s and live.suspicion is None:
+        live.suspicion = PageLost(f"page {live.page_id} did not answer for {silent_max_s:g} s")
+        live.start_soon(_judge(live, live.suspicion), "judge a page that does not answer")
 
 
-async def _judge(live: Live, silent_max_s: float) -> None:
+async def _judge(live: Live, suspicion: PageLost) -> None:
     """Tell a page that hangs from one that waits for a site: while a navigation is pending, pings wait too."""
+    run = live.run
     try:
         if await answers(live.cdp.send("Performance.getMetrics"), JUDGE_S):
             await answers(
@@ -49,12 +50,14 @@ async def _judge(live: Live, silent_max_s: float) -> None:
             )  # a loop in a script ends here
             if live.heartbeat is not None and not await answers(asyncio.shield(live.heartbeat), JUDGE_S):
                 return  # a pending navigation: it has a timeout of its own
-        log.warning("page did not answer", page_id=live.page_id, url=live.url, for_s=silent_max_s)
-        live.fail(PageLost(f"page {live.page_id} did not answer for {silent_max_s:g} s"))
+        if live.run is not run or run is None:
+            return  # it ended by itself meanwhile
+        log.warning(suspicion.message, url=live.url)
+        run.fail(suspicion)
         if not await page_answers(live, JUDGE_S):
             await end_renderer(live)
     finally:
-        live.judging = False
+        live.suspicion = None
         live.asked_at = None
 
 

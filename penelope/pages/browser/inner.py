@@ -3,10 +3,13 @@
 Asyncio-flavoured. Works with Playwright 1.49 to 1.65.
 """
 
+import time
 from typing import Any
 
 import structlog
 from playwright.async_api import Page, Playwright
+
+SAY_EVERY_S = 10.0  # the same error of a handler that fails at every event
 
 log = structlog.get_logger("penelope.browser")
 
@@ -20,6 +23,8 @@ def quiet_listeners(playwright: Playwright) -> None:
     if connection is None or not hasattr(connection, "_error"):
         return
 
+    said, said_at = "", 0.0
+
     class Quiet(type(connection)):  # type: ignore[misc]
         @property
         def _error(self) -> None:
@@ -27,7 +32,10 @@ def quiet_listeners(playwright: Playwright) -> None:
 
         @_error.setter
         def _error(self, error: BaseException | None) -> None:
-            if error is not None:
+            nonlocal said_at, said
+            now = time.monotonic()
+            if error is not None and (repr(error) != said or now - said_at > SAY_EVERY_S):
+                said, said_at = repr(error), now
                 log.warning("a handler of the browser's events failed", error=repr(error), exc_info=error)
 
     del connection._error

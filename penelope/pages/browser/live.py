@@ -58,7 +58,9 @@ class Live:
         place: the last address that it may be opened at again.
         run: the call that works it; None between calls.
         unsettled: an error page of a failed navigation may still be on its way.
-        heartbeat, asked_at, judging: of the heartbeat; `asked_at` is monotonic, None: not asked yet.
+        heartbeat, asked_at: of the heartbeat; `asked_at` is monotonic, None: not asked yet.
+        suspicion: what to say when the call fails now: its page did not answer and is being judged.
+        leaving: the page is on its way from a forbidden address.
     """
 
     cdp: CDPSession
@@ -79,7 +81,9 @@ class Live:
         self.error_page = asyncio.Event()
         self.heartbeat: asyncio.Task[bool] | None = None
         self.asked_at: float | None = None
-        self.judging = False
+        self.suspicion: PageLost | None = None
+        self.leaving: asyncio.Task[Any] | None = None
+        self.reopened_after_crash = False
         self.popups: list[Page] = []
         self.downloads: list[Download] = []
         self.popups_seen = 0
@@ -102,11 +106,12 @@ class Live:
         """Whether a call can be given this page."""
         return not self.crashed and not self.page.is_closed() and self.session.alive
 
-    def start_soon(self, work: Awaitable[object], what: str) -> None:
+    def start_soon(self, work: Awaitable[object], what: str) -> asyncio.Task[None]:
         """Do something beside; it is logged when it goes wrong."""
         task = asyncio.ensure_future(_quietly(work, what))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     @safe
     def _on_crash(self, _: Page) -> None:
@@ -132,7 +137,7 @@ class Live:
         elif is_allowed(self.url):
             self.place = self.url
         else:
-            self.start_soon(self.page.goto(BLANK), "leave a forbidden address")
+            self.leaving = self.start_soon(self.page.goto(BLANK), "leave a forbidden address")
             self.fail(
                 BadParameter(f"url is {self.url[:200]!r}: only http, https, data and about:blank are allowed")
             )

@@ -58,7 +58,7 @@ class Process:
 
 
 def group(pgid: int) -> list[psutil.Process]:
-    """The processes of a process group that run."""
+    """The processes of a process group that run: those of a leader, whether it still lives or not."""
     found = []
     for process in psutil.process_iter():
         try:

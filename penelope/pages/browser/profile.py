@@ -128,8 +128,8 @@ def _end_orphans(profile: Path) -> None:
     for process in browsers_on(profile):
         try:
             ours = "--remote-debugging-pipe" in process.cmdline()
-            tree = [process, *process.children(recursive=True), *group(os.getpgid(process.pid))]
-        except (psutil.Error, ProcessLookupError):
+            tree = [process, *process.children(recursive=True), *group(process.pid)]
+        except psutil.Error:
             continue
         if not ours:
             raise StoreHeld(

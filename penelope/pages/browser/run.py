@@ -10,7 +10,6 @@ import asyncio
 import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import suppress
-from contextvars import copy_context
 from typing import Any, Generic, TypeVar, cast
 
 import trio
@@ -21,6 +20,7 @@ GRACE_S = 2.0  # what a cancelled call gets to end by itself
 HELPERS_GRACE_S = 1.0  # what the tasks it left behind get
 
 _T = TypeVar("_T")
+_U = TypeVar("_U")
 
 # Coroutines that were given up while they were suspended. They are never resumed; kept, because collecting one would
 # throw GeneratorExit into it, which runs its code once more.
@@ -114,20 +114,20 @@ class Run(Generic[_T]):
         if self.closed:
             self._report()
             return
-        context = copy_context()
-        context.run(current_run.set, self)
-        self._task = context.run(self._start)
+        coro = self.guarded(self._whole())
+        self._task = asyncio.Task(coro, loop=self._loop, name=self.name)
         self._task.add_done_callback(self._done)
 
-    def _start(self) -> "asyncio.Task[_T]":
-        coro = self.guarded(self._whole())
-        return asyncio.Task(coro, loop=self._loop, name=self.name, context=copy_context())
-
     async def _whole(self) -> _T:
+        return await self._function(*self._args)
+
+    async def owning(self, work: Awaitable[_U]) -> _U:
+        """Await a plugin's work; the tasks that it started, and left, are ended before this returns."""
+        token = current_run.set(self)
         try:
-            return await self._function(*self._args)
+            return await work
         finally:
-            self.closed = True
+            current_run.reset(token)
             if self._helpers:
                 await self._end_helpers()
 

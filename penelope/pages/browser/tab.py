@@ -16,7 +16,14 @@ from penelope.pages.browser import heal as healing
 from penelope.pages.browser.live import BLANK, Live, open_live
 from penelope.pages.browser.run import GRACE_S, Abandoned, BrokenOff, Run
 from penelope.pages.browser.session import Session, answers
-from penelope.pages.browser.translate import gone, is_failed_navigation, is_gone, is_playwright, translate
+from penelope.pages.browser.translate import (
+    gone,
+    is_failed_navigation,
+    is_gone,
+    is_playwright,
+    is_timeout,
+    translate,
+)
 from penelope.pages.driver import Body, Healing
 
 if TYPE_CHECKING:
@@ -101,12 +108,16 @@ class PlaywrightTab:
     async def _work(self, body: Body[_Result], run: Run[_Result]) -> _Result:
         """Asyncio-flavoured."""
         live = await self.usable_live()
-        if live.unsettled:
+        if live.unsettled or live.leaving is not None:
             await healing.settle(live)
         live.error_page.clear()
         live.begin(run)
         try:
-            return await body(live.page, run.cross)
+            return await run.owning(body(live.page, run.cross))
+        except Exception as error:
+            if live.suspicion is not None and is_playwright(error) and not is_timeout(error):
+                raise live.suspicion from error
+            raise
         finally:
             await live.end()
             self._driver.close_strays(live.session)
@@ -158,7 +169,7 @@ class PlaywrightTab:
         old, self.live = self.live, None
         if old is not None:
             self.place = old.place
-            if old.crashed and old.crashed_at - old.opened_at < CRASH_LOOP_S:
+            if old.crashed and old.reopened_after_crash and old.crashed_at - old.opened_at < CRASH_LOOP_S:
                 log.warning("page crashed soon after it was opened; opened blank", page_id=self._page_id)
                 self.place = BLANK
             await old.close()
@@ -171,11 +182,12 @@ class PlaywrightTab:
             session.lost = True
             raise gone(self._page_id, browser_alive=session.alive, crashed=False)
         live = self.live = made[0]
+        live.reopened_after_crash = old is not None and old.crashed
         if self.place != BLANK:
-            await answers(
-                live.page.goto(self.place, wait_until="commit", timeout=REOPEN_S * 1000), REOPEN_S + 0.5
-            )
-            await healing.soothe(live)
+            going = live.page.goto(self.place, wait_until="domcontentloaded", timeout=REOPEN_S * 1000)
+            if not await answers(going, REOPEN_S + 0.5):
+                live.unsettled = not live.error_page.is_set()
+                await healing.soothe(live)
         log.info("page opened afresh", page_id=self._page_id, url=live.url)
         return live
 

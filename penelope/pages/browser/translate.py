@@ -50,6 +50,11 @@ def is_playwright(error: BaseException) -> bool:
     return isinstance(error, Error)
 
 
+def is_timeout(error: BaseException) -> bool:
+    """Whether one of Playwright's own timeouts passed."""
+    return isinstance(error, PlaywrightTimeout)
+
+
 def is_gone(error: BaseException) -> bool:
     """Whether it says that the page, the browser or the driver is no more."""
     return isinstance(error, Error) and (
