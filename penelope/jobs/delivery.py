@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import urlsplit
 
 import httpx
 import structlog
@@ -63,9 +64,16 @@ class Turns:
 
 
 def receiver(url: str) -> str:
-    """The receiver of a URL as `name:port`, for turns and log lines: no path, no password."""
-    parts = httpx.URL(url)
-    return f"{parts.host}:{parts.port or (443 if parts.scheme == 'https' else 80)}"
+    """The receiver of a URL as `name:port`, for turns and log lines: no path, no password.
+
+    It never fails: a URL that httpx does not take, however it came into the store, fails its POSTs, not the worker.
+    """
+    try:
+        parts = httpx.URL(url)
+    except httpx.InvalidURL:
+        return urlsplit(url).netloc.rpartition("@")[2]
+    # The raw host: `host` decodes `xn--` names, and raises on those that only look so.
+    return f"{parts.raw_host.decode('ascii')}:{parts.port or (443 if parts.scheme == 'https' else 80)}"
 
 
 @asynccontextmanager

@@ -19,6 +19,9 @@ MAX_URL_CHARS: Final = 2048
 _DECIMAL = re.compile(r"[0-9]{1,9}(\.[0-9]{1,18})?", re.ASCII)
 _URL_CHARACTERS = re.compile(r"[!-~]+", re.ASCII)
 _HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,62})(\.[A-Za-z0-9_-]{1,63})*\.?", re.ASCII)
+_BRACKETED = re.compile(r"\[([0-9A-Fa-f:.]+)\](:[0-9]*)?", re.ASCII)
+# What the client that POSTs takes for an address, dots or not: `1-2-3-4` too.
+_LIKE_IPV4 = re.compile(r"[0-9.]+|[0-9]+.[0-9]+.[0-9]+.[0-9]+", re.ASCII)
 
 
 def parse(headers: Iterable[tuple[str, str]]) -> Way | None:
@@ -93,16 +96,17 @@ def _fault(value: str) -> str | None:
 
 def _is_host(netloc: str, host: str) -> bool:
     if netloc.startswith("["):
+        bracketed = _BRACKETED.fullmatch(netloc)
         try:
-            ipaddress.IPv6Address(host)
+            ipaddress.IPv6Address(bracketed[1] if bracketed else "")
         except ValueError:
             return False
         return True
     if not _HOST.fullmatch(host) or len(host) > 253:
         return False
-    if not re.fullmatch(r"[0-9.]+", host):
+    if not _LIKE_IPV4.fullmatch(host):
         return True
-    try:  # all digits and dots: an address or nothing
+    try:  # an address or nothing
         ipaddress.IPv4Address(host)
     except ValueError:
         return False
