@@ -7,6 +7,7 @@ import hashlib
 import importlib.metadata
 import importlib.util
 import inspect
+import math
 import sys
 import types
 import typing
@@ -100,8 +101,10 @@ class Plugin:
             PluginFailed: the result is not what the annotation says, or no JSON.
         """
         try:
-            fields = self._fields(result)
-            return success(page_id, fields).text
+            text = success(page_id, self._fields(result)).text
+            if "null" in text and not _is_finite(result):
+                raise ValueError("NaN and infinities are not JSON")
+            return text
         except (ValueError, TypeError) as exc:  # pydantic's errors are ValueErrors
             reason = "; ".join(explained(exc)) if isinstance(exc, ValidationError) else str(exc)
             raise PluginFailed(f"plugin {self.name}: its result is no valid result: {reason}") from exc
@@ -214,6 +217,21 @@ def _result(hints: Mapping[str, Any]) -> TypeAdapter[Any] | None:
     elif not (hint is dict or typing.get_origin(hint) is dict or typing.is_typeddict(hint)):
         raise TypeError("its return annotation must be a pydantic model, a dict, or None")
     return adapter
+
+
+def _is_finite(value: object) -> bool:
+    """Whether no number in it is NaN or infinite: where a type is `Any`, pydantic writes those as null."""
+    match value:
+        case float():
+            return math.isfinite(value)
+        case BaseModel():
+            return all(_is_finite(field) for _, field in value)
+        case dict():
+            return all(map(_is_finite, value.values()))
+        case list() | tuple() | set() | frozenset():
+            return all(map(_is_finite, value))
+        case _:
+            return True
 
 
 def _is_list(hint: Any) -> bool:
