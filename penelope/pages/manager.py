@@ -154,11 +154,13 @@ class PageManager:
         if self._pages.get(page.page_id) is not page or page.tab is None:
             raise PageMissing(f"there is no page {page.page_id!r}")
         leases.check(page.lease, token, trio.current_time())
-        page.lease = leases.begin(page.lease, trio.current_time())
+        page.lease = begun = leases.begin(page.lease, trio.current_time())
         try:
             yield page.tab
         finally:
-            page.lease = leases.end(page.lease, trio.current_time())
+            # Its own lease only: one that was taken meanwhile is not this call's to renew, still less to revive.
+            if begun is not None and page.lease is begun:
+                page.lease = leases.end(begun, trio.current_time())
             page.last_used_at = self._clock.now()
 
     def lease_now(self) -> float:
