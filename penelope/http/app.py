@@ -12,6 +12,7 @@ from quart_trio import QuartTrio
 from werkzeug.routing import BaseConverter
 
 from penelope.clock import Clock
+from penelope.errors import BadHeader
 from penelope.http import auth, envelope
 from penelope.http.routes import jobs, media, pages, plugins, primitives, requests, status
 from penelope.http.worker import Worker
@@ -80,15 +81,12 @@ def _install_gates(app: QuartTrio, worker: Worker) -> None:
     async def before() -> None:
         handled = Handled(secrets.token_hex(8), worker.clock.now())
         g.handled = handled
-        structlog.contextvars.clear_contextvars()
-        structlog.contextvars.bind_contextvars(request_id=handled.request_id)
-        given = auth.checked_request_id(request.headers.getlist("X-Request-Id"))
-        if given is not None:
-            handled.request_id = given
-            structlog.contextvars.bind_contextvars(request_id=given)
+        bad_id = _name(handled, request.headers.getlist("X-Request-Id"))
         auth.check_host(request.headers.get("Host"), on_loopback=on_loopback, hosts=hosts)
         if _needs_key(request.path):
             auth.check_key(request.headers.getlist("Authorization"), key)
+        if bad_id is not None:  # a header like others: after the key
+            raise bad_id
         auth.check_target(request.path, request.scope["query_string"])
         if request.path not in QUESTIONS:
             worker.touch()
@@ -118,6 +116,18 @@ def _install_gates(app: QuartTrio, worker: Worker) -> None:
 
     app.before_request(before)
     app.after_request(after)
+
+
+def _name(handled: Handled, given: list[str]) -> BadHeader | None:
+    """Take the client's `X-Request-Id` into answer and log lines; else keep the one that was made, and say why."""
+    refusal: BadHeader | None = None
+    try:
+        handled.request_id = auth.checked_request_id(given) or handled.request_id
+    except BadHeader as exc:
+        refusal = exc
+    structlog.contextvars.clear_contextvars()
+    structlog.contextvars.bind_contextvars(request_id=handled.request_id)
+    return refusal
 
 
 def _needs_key(path: str) -> bool:
