@@ -6,11 +6,14 @@ Source: contract, sections 1, 2 and 12.
 import os
 import sys
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from penelope.errors import StartError
+
+if TYPE_CHECKING:
+    from penelope.registry import Registry
 
 EXIT_START_FAILED = 1
 
@@ -96,6 +99,62 @@ def demo(out: Path | None) -> None:
     from penelope.demo.walk import run_demo
 
     sys.exit(trio.run(run_demo, out))
+
+
+@main.group()
+def plugins() -> None:
+    """Write, check and list plugins."""
+
+
+@plugins.command("new")
+@click.argument("name", metavar="FAMILY/NAME")
+@click.option(
+    "--dir",
+    "folder",
+    type=click.Path(path_type=Path),
+    default=Path("plugins"),
+    show_default=True,
+    help="The folder to write to.",
+)
+def new_plugin(name: str, folder: Path) -> None:
+    """Write a plugin that works, with its test."""
+    from penelope import plugin_tools
+
+    try:
+        plugin, test = plugin_tools.write_skeleton(name, folder)
+    except StartError as error:
+        _fail(error)
+    click.echo(f"{plugin}  the plugin\n{test}  its test\n\nNext:")
+    click.echo(f"  python -m pytest {folder}")
+    click.echo(f"  PENELOPE_PLUGINS={folder} penelope plugins check")
+
+
+@plugins.command("check")
+def check_plugins() -> None:
+    """Load all plugins as `serve` does, and print them."""
+    from penelope import plugin_tools
+
+    found = _load_plugins()
+    plugin_tools.show_table(found)
+    click.echo(f"{len(found)} plugins, all well", err=True)
+
+
+@plugins.command("list")
+def list_plugins() -> None:
+    """Print all plugins, a line each."""
+    from penelope import plugin_tools
+
+    plugin_tools.show_list(_load_plugins())
+
+
+def _load_plugins() -> "Registry":
+    from penelope import registry
+    from penelope.settings import plugin_folders
+
+    try:
+        return registry.load(plugin_folders())
+    except StartError as error:
+        _fail(error)
 
 
 @main.command("demo-site")

@@ -166,7 +166,7 @@ def read_plugin(function: Callable[..., Awaitable[Any]]) -> Plugin:
             raise TypeError("it is not a coroutine function (async def)")
         hints = typing.get_type_hints(function, include_extras=True)
         fields = dict(_fields(function, hints))
-        return Plugin(
+        read = Plugin(
             name=mark.name,
             function=function,
             source=source,
@@ -179,8 +179,12 @@ def read_plugin(function: Callable[..., Awaitable[Any]]) -> Plugin:
             result=_result(hints),
             lists=frozenset(name for name, hint in hints.items() if _is_list(hint)),
         )
+        # Made once for nothing: a type that has no JSON schema stops the start here, not the API's description later.
+        _ = read.parameters_schema, read.result_schema
     except (TypeError, NameError, ValueError, PydanticUserError) as exc:
-        raise BadPlugin(f"plugin {mark.name} in {source}: {exc}") from exc
+        reason = exc.message if isinstance(exc, PydanticUserError) else str(exc)  # without pydantic's link
+        raise BadPlugin(f"plugin {mark.name} in {source}: {_one_line(reason)}") from exc
+    return read
 
 
 def _fields(function: Callable[..., Any], hints: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -277,8 +281,12 @@ def _import_file(file: Path) -> types.ModuleType:
 
 
 def _does_not_import(what: str, exc: BaseException) -> str:
-    reason = " ".join(str(exc).split())  # one line, whatever a syntax error brings
-    return f"plugin file {what} does not import: {type(exc).__name__}: {reason}"
+    return f"plugin file {what} does not import: {type(exc).__name__}: {_one_line(str(exc))}"
+
+
+def _one_line(text: str) -> str:
+    """The start's message is one line, whatever a syntax error or pydantic brings."""
+    return " ".join(text.split())
 
 
 def _plugins_of(module: types.ModuleType) -> Iterator[Plugin]:

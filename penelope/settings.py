@@ -45,7 +45,9 @@ class Settings(BaseSettings):
     host: str = Field("127.0.0.1", description="The address to listen on.")
     port: int = Field(5000, ge=0, le=65535, description="The port to listen on; 0 takes a free one.")
     hosts: Annotated[tuple[str, ...], NoDecode] = Field(
-        (), description="Comma-separated Host names that are answered when the worker binds beyond loopback."
+        (),
+        description="Comma-separated Host names that are answered; unset: loopback names while the worker binds to "
+        "loopback, any name beyond it.",
     )
     store: Path = Field(Path("store"), description="The folder of the database, the media and the profile.")
     plugins: Annotated[tuple[Path, ...], NoDecode] = Field(
@@ -172,6 +174,22 @@ class Settings(BaseSettings):
     def masked(self) -> dict[str, str]:
         """All settings by variable name, as printed at the start: secrets as asterisks."""
         return {variable(name): _shown(getattr(self, name)) for name in type(self).model_fields}
+
+
+def plugin_folders() -> tuple[Path, ...]:
+    """The folders of PENELOPE_PLUGINS, from the environment and `.env`; for commands that need no key."""
+    return _PluginFolders().plugins
+
+
+class _PluginFolders(BaseSettings):
+    model_config = Settings.model_config
+
+    plugins: Annotated[tuple[Path, ...], NoDecode] = ()
+
+    @field_validator("plugins", mode="before")
+    @classmethod
+    def _split_plugins(cls, value: Any) -> Any:
+        return _split(value, ":")
 
 
 def variable(field: str) -> str:
