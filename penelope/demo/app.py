@@ -16,7 +16,7 @@ from penelope.demo import accounts, pictures
 from penelope.demo.accounts import Account, Manner
 from penelope.demo.faults import faults, wait_as_asked
 
-LIST_LATENCY_S: Final = 0.3  # a real site is no faster, and a demo of progress needs something to watch
+LIST_LATENCY_S: Final = 0.2  # a real site is no faster, and a demo of progress needs something to watch
 LIST_PAGE: Final = 20
 GRID: Final = 24
 REMEMBERED: Final = timedelta(days=30)
@@ -104,7 +104,10 @@ def _list_page(found: Account, start: int) -> dict[str, Any]:
     stop = start + len(handles)
     return {
         "total": found.following,
-        "accounts": [{"handle": handle, "name": accounts.name_of(handle)} for handle in handles],
+        "accounts": [
+            {"handle": handle, "name": accounts.name_of(handle), "hue": pictures.hue(handle)}
+            for handle in handles
+        ],
         "next": stop if handles and stop < found.following else None,
     }
 

@@ -21,18 +21,18 @@ Colour = bytes  # three bytes: red, green, blue
 def landscape(name: str, side: int) -> bytes:
     """A square PNG of `side` pixels: a sky, a sun and three ridges."""
     dice = Random(f"picture:{name}")
-    hue = dice.random()
+    turn = dice.random()
     sun = (dice.uniform(0.2, 0.8), dice.uniform(0.2, 0.45), dice.uniform(0.06, 0.13))
     ridges = [
         ([(dice.uniform(0, 1), dice.uniform(0.35, 0.6) + 0.13 * depth, dice.uniform(0.5, 1.4)) for _ in range(3)],
-         _colour(hue + 0.55, 0.52 - 0.14 * depth, 0.35))
+         _colour(turn + 0.55, 0.52 - 0.14 * depth, 0.35))
         for depth in range(3)
     ]  # fmt: skip
     rows = bytearray()
     for y in range(side):
         height = y / side
-        row = bytearray(_colour(hue + 0.08 * height, 0.55 + 0.33 * height, 0.75) * side)
-        _paint_sun(row, side, height, sun, _colour(hue + 0.1, 0.93, 0.9))
+        row = bytearray(_colour(turn + 0.08 * height, 0.55 + 0.33 * height, 0.75) * side)
+        _paint_sun(row, side, height, sun, _colour(turn + 0.1, 0.93, 0.9))
         for peaks, colour in ridges:
             for middle, top, slope in peaks:
                 half = (height - top) / slope
@@ -41,12 +41,17 @@ def landscape(name: str, side: int) -> bytes:
     return _png(side, bytes(rows))
 
 
+def hue(handle: str) -> int:
+    """The colour of an account's face, in degrees."""
+    return Random(f"avatar:{handle}").randrange(360)
+
+
 def avatar(handle: str) -> str:
     """A round SVG with the first letter of the handle."""
-    hue = Random(f"avatar:{handle}").randrange(360)
+    colour = hue(handle)
     return (
         '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 96 96"><defs><linearGradient id="g" x2="1" y2="1">'
-        f'<stop stop-color="hsl({hue} 62% 66%)"/><stop offset="1" stop-color="hsl({(hue + 50) % 360} 58% 46%)"/>'
+        f'<stop stop-color="hsl({colour} 62% 66%)"/><stop offset="1" stop-color="hsl({colour + 50} 58% 46%)"/>'
         '</linearGradient></defs><circle cx="48" cy="48" r="48" fill="url(#g)"/><text x="48" y="64" fill="#fff"'
         f' font-family="Georgia,serif" font-size="46" text-anchor="middle">{handle[0].upper()}</text></svg>'
     )
@@ -69,8 +74,8 @@ def _paint(row: bytearray, side: int, left: float, right: float, colour: Colour)
         row[3 * start : 3 * stop] = colour * (stop - start)
 
 
-def _colour(hue: float, lightness: float, saturation: float) -> Colour:
-    return bytes(round(255 * part) for part in hls_to_rgb(hue % 1.0, lightness, saturation))
+def _colour(turn: float, lightness: float, saturation: float) -> Colour:
+    return bytes(round(255 * part) for part in hls_to_rgb(turn % 1.0, lightness, saturation))
 
 
 def _png(side: int, rows: bytes) -> bytes:

@@ -44,18 +44,37 @@ class Arrival:
     has_document: bool = True
 
 
-async def go(page: Page, url: str, wait_until: WaitUntil = "load") -> Arrival:
+class IsDownload(PluginError):
+    """The URL is a download, not a page: a plugin that does not want it is answered `415`."""
+
+    def __init__(self, url: str, status: int | None) -> None:
+        super().__init__(f"the URL {_short(url)!r} is a download, not a page", status=415)
+        self.answered = status
+
+
+async def go(
+    page: Page,
+    url: str,
+    wait_until: WaitUntil = "load",
+    *,
+    timeout: float | None = None,
+    referer: str | None = None,
+) -> Arrival:
     """Go to a URL that `checked_url` let through.
 
+    Args:
+        timeout: Playwright's own, milliseconds; None: its default.
+        referer: Playwright's own.
+
     Raises:
-        PluginError: 415, when the URL is a download.
+        IsDownload: the URL is a download; the page has it as an event.
         playwright.async_api.Error: the site cannot be reached, or does not answer in time.
     """
     watch = _Watch(page)
     page.on("response", watch.on_response)
     page.on("framenavigated", watch.on_navigated)
     try:
-        response = await page.goto(url, wait_until=wait_until)
+        response = await page.goto(url, wait_until=wait_until, timeout=timeout, referer=referer)
     except Error as error:
         return await _arrival_without_document(watch, url, error)
     finally:
@@ -120,9 +139,9 @@ class _Watch:
 
 async def _arrival_without_document(watch: _Watch, url: str, error: Error) -> Arrival:
     """Tell an answer without a body from a failure, which is raised on."""
-    if "Download is starting" in error.message:
-        raise PluginError(f"the URL {_short(url)!r} is a download, not a page", status=415) from None
     answer = watch.last
+    if "Download is starting" in error.message:
+        raise IsDownload(url, answer.status if answer else None) from None
     if answer is not None and "ERR_HTTP_RESPONSE_CODE_FAILURE" in error.message:
         # A navigation begun before the error page is there would be cut off by it.
         with suppress(TimeoutError):

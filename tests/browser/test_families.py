@@ -19,6 +19,7 @@ from penelope import Call, PluginError
 from penelope.demo.accounts import RESIDENTS, THIN_LIST, following, shortcode_of
 from penelope.demo.site import serve_site
 from penelope.families import instagram, web
+from penelope.families.navigation import checked_url
 from penelope.pages.browser.find import find_browser
 from penelope.plugin import MediaLink
 
@@ -191,34 +192,56 @@ class TestOpen:
         assert 415 == refusal.status
         assert "is a download, not a page" in refusal.message
 
-    @pytest.mark.parametrize(
-        ("url", "scheme"),
-        [("file:///etc/passwd", "file"), ("FILE:/etc/passwd", "file"), ("chrome://settings", "chrome"),
-         ("view-source:file:///etc/passwd", "view-source"), ("javascript:alert(1)", "javascript"),
-         (" \x01java\nscri\tpt:1", "javascript"), ("devtools://devtools/", "devtools"), ("about:version", "about"),
-         ("blob:http://x/y", "blob"), ("ftp://x/", "ftp")],
-    )  # fmt: skip
     @pytest.mark.parametrize("plugin", [web.open_page, web.read, web.screenshot])
-    def test_other_schemes_are_refused_by_name(
-        self, desk: Desk, plugin: Callable[..., Coroutine[Any, Any, object]], url: str, scheme: str
+    def test_other_schemes_are_refused_before_the_page_moves(
+        self, desk: Desk, plugin: Callable[..., Coroutine[Any, Any, object]]
     ) -> None:
-        refusal = desk.refusal(plugin, url)
+        refusal = desk.refusal(plugin, "file:///etc/passwd")
 
         assert 400 == refusal.status
-        assert f"scheme {scheme!r} " in refusal.message
+        assert "scheme 'file' " in refusal.message
         assert "about:blank" == desk.page.url
 
+
+class TestCheckedUrl:
+    """Parsed as the browser will parse it."""
+
     @pytest.mark.parametrize(
-        "url", ["example.org/x", "localhost:8200", "example.org:80/", "//example.org", "/x"]
+        ("url", "scheme"),
+        [("FILE:/etc/passwd", "file"), ("chrome://settings", "chrome"), ("view-source:file:///x", "view-source"),
+         ("javascript:alert(1)", "javascript"), (" \x01java\nscri\tpt:1", "javascript"), ("ftp://x/", "ftp"),
+         ("devtools://devtools/", "devtools"), ("about:version", "about"), ("blob:http://x/y", "blob")],
+    )  # fmt: skip
+    def test_other_schemes_are_refused_by_name(self, url: str, scheme: str) -> None:
+        with pytest.raises(PluginError, match=f"scheme '{scheme}' ") as caught:
+            checked_url(url)
+
+        assert 400 == caught.value.status
+
+    @pytest.mark.parametrize(
+        "url", ["example.org/x", "localhost:8200", "example.org:80/", "//example.org", "/x", ""]
     )
-    def test_missing_scheme_is_told_how_to_write_it(self, desk: Desk, url: str) -> None:
-        refusal = desk.refusal(web.open_page, url)
+    def test_missing_scheme_is_told_how_to_write_it(self, url: str) -> None:
+        with pytest.raises(PluginError, match="write https:// before it") as caught:
+            checked_url(url)
 
-        assert (400, True) == (refusal.status, "write https:// before it" in refusal.message)
+        assert 400 == caught.value.status
 
-    @pytest.mark.parametrize("url", ["http://", "https:///x", "http://a:99999/", "http://[::1/"])
-    def test_url_without_a_host_is_refused(self, desk: Desk, url: str) -> None:
-        assert 400 == desk.refusal(web.open_page, url).status
+    @pytest.mark.parametrize(
+        "url", ["http://", "https:///x", "http://a:99999/", "http://[::1/", "http://:80/"]
+    )
+    def test_url_without_a_host_is_refused(self, url: str) -> None:
+        with pytest.raises(PluginError, match="names no host, or no valid port"):
+            checked_url(url)
+
+    @pytest.mark.parametrize(
+        ("url", "read_as"),
+        [(" https://example.org/a b\n", "https://example.org/a b"), ("HTTP://EXAMPLE.org", "HTTP://EXAMPLE.org"),
+         ("http://[::1]:8200/", "http://[::1]:8200/"), ("about:blank#x", "about:blank#x"),
+         ("data:,file:///x", "data:,file:///x"), ("http:\\\\example.org", "http:\\\\example.org")],
+    )  # fmt: skip
+    def test_what_a_page_may_show_is_let_through(self, url: str, read_as: str) -> None:
+        assert read_as == checked_url(url)
 
 
 class TestRead:

@@ -6,12 +6,13 @@
   const sorry = list.parentElement.querySelector("[role=alert]");
   let after = 0;
 
-  const row = ({ handle, name }) => {
+  const row = ({ handle, name, hue }) => {
     const item = document.createElement("li");
     const link = document.createElement("a");
-    const face = document.createElement("img");
+    const face = document.createElement("i"); // no picture: that would be one more request for each row
     const words = document.createElement("span");
-    Object.assign(face, { src: `/avatar/${handle}.svg`, alt: "", width: 44, height: 44 });
+    Object.assign(face, { className: "face", textContent: handle[0].toUpperCase(), ariaHidden: "true" });
+    face.style.setProperty("--hue", hue);
     Object.assign(link, { href: `/${handle}/`, textContent: handle });
     words.textContent = name;
     item.append(face, link, words);
