@@ -138,9 +138,10 @@ class MediaStore:
 
     async def find(self, token: str) -> MediaFile | None:
         """The file of a link; None: unknown, expired or downloaded."""
+        now = self._clock.now()  # here: in the database's thread there is no Trio clock to ask
 
         def find(connection: sqlite3.Connection) -> MediaFile | None:
-            row = connection.execute(_GET, {"token": token, "now": self._clock.now()}).fetchone()
+            row = connection.execute(_GET, {"token": token, "now": now}).fetchone()
             if row is None:
                 return None
             return MediaFile(
