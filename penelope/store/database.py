@@ -209,8 +209,7 @@ async def open_database(path: Path, run: Runner | None = None) -> AsyncGenerator
         StoreUnusable: it cannot be opened or written, is damaged, foreign, or newer than this program.
     """
     run = run or thread_runner(1 + READERS)
-    writer = await run(lambda: opening.open_writer(path, BUSY_TIMEOUT_S))
-    readers = [await run(lambda: opening.open_reader(path, BUSY_TIMEOUT_S)) for _ in range(READERS)]
+    writer, readers = await run(lambda: opening.open_all(path, BUSY_TIMEOUT_S, READERS))
     database = Database(writer, list(readers), run)
     writing = trio.CancelScope(shield=True)  # a cancelled worker still lands its last writes
 

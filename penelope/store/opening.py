@@ -7,6 +7,7 @@ Source: contract, section 8 ("The schema carries a version", "A store that is da
 
 import os
 import sqlite3
+from contextlib import ExitStack, closing
 from importlib.resources import files
 from pathlib import Path
 from typing import Final
@@ -18,36 +19,41 @@ SCHEMA_VERSION: Final = 1
 # The step from version N to N + 1 is MIGRATIONS[N]; a new store starts at the newest schema.
 MIGRATIONS: Final[dict[int, str]] = {}
 MIN_SQLITE: Final = (3, 37, 0)  # STRICT tables
+MIN_FILE_BYTES: Final = 512  # the smallest page
 
 
-def open_writer(path: Path, busy_timeout_s: float) -> sqlite3.Connection:
-    """The one connection that writes.
+def open_all(
+    path: Path, busy_timeout_s: float, readers: int
+) -> tuple[sqlite3.Connection, list[sqlite3.Connection]]:
+    """The one connection that writes, and those that refuse to; all of them or none, so nothing is left half open.
 
     Raises:
         StoreUnusable: see `open_database`.
     """
     if sqlite3.sqlite_version_info < MIN_SQLITE:
         raise StoreUnusable(f"SQLite is {sqlite3.sqlite_version}: 3.37 or newer is needed")
-    try:
-        if not path.exists():
-            _create(path)
-        connection = _connect(path, busy_timeout_s, mode="rw")
+    with ExitStack() as opened:
         try:
-            _check(connection, path)
-            _migrate(connection)
-            _tune(connection)
-        except BaseException:
-            connection.close()
-            raise
-    except sqlite3.Error as exc:
-        raise _unusable(path, exc) from exc
-    except OSError as exc:
-        raise StoreUnusable(f"store {path.parent} is not writable: {exc.strerror}") from exc
-    return connection
+            if not path.exists():
+                _create(path)
+            # A look that can write nothing: closing one that can would put into place what a crash left in the WAL.
+            with closing(_connect(path, busy_timeout_s, mode="ro")) as looking:
+                _check(looking, path)
+            writer = opened.enter_context(closing(_connect(path, busy_timeout_s, mode="rw")))
+            _migrate(writer)
+            _tune(writer)
+            reading = [
+                opened.enter_context(closing(_open_reader(path, busy_timeout_s))) for _ in range(readers)
+            ]
+        except sqlite3.Error as exc:
+            raise _unusable(path, exc) from exc
+        except OSError as exc:
+            raise StoreUnusable(f"store {path.parent} is not writable: {exc.strerror}") from exc
+        opened.pop_all()
+    return writer, reading
 
 
-def open_reader(path: Path, busy_timeout_s: float) -> sqlite3.Connection:
-    """A connection that refuses to write."""
+def _open_reader(path: Path, busy_timeout_s: float) -> sqlite3.Connection:
     connection = _connect(path, busy_timeout_s, mode="rw")
     connection.execute("PRAGMA query_only = ON")
     return connection
@@ -106,8 +112,8 @@ def _create(path: Path) -> None:
 
 
 def _check(connection: sqlite3.Connection, path: Path) -> None:
-    if path.stat().st_size == 0:
-        raise _unusable(path, "the file is empty")
+    if (size := path.stat().st_size) < MIN_FILE_BYTES:  # SQLite would take it for a new one
+        raise _unusable(path, f"it has only {size} bytes" if size else "the file is empty")
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION_ID:
@@ -119,7 +125,7 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
         )
     (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if verdict != "ok":
-        raise _unusable(path, verdict)
+        raise _unusable(path, " ".join(verdict.split()))
 
 
 def _migrate(connection: sqlite3.Connection) -> None:

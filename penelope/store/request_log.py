@@ -57,6 +57,7 @@ class RequestLog:
         self._database = database
         self._waiting: deque[Entry] = deque()
         self._lost = 0
+        self._flushing = trio.Lock()
 
     def add(self, entry: Entry) -> None:
         """Note a row; immediate."""
@@ -77,15 +78,16 @@ class RequestLog:
 
     async def flush(self) -> None:
         """Write what was noted; rows that the disk refuses wait for the next time."""
-        if not self._waiting:
-            return
-        rows = [asdict(entry) for entry in self._waiting]
-        try:
-            await self._database.write(lambda connection: connection.executemany(_INSERT, rows))
-        except (StoreBusy, StoreFull):
-            return
-        for _ in range(min(len(rows), len(self._waiting))):
-            self._waiting.popleft()
+        async with self._flushing:  # the loop and a reader at once would write the same rows twice
+            if not self._waiting:
+                return
+            noted, self._waiting = self._waiting, deque()
+            rows = [asdict(entry) for entry in noted]
+            try:
+                await self._database.write(lambda connection: connection.executemany(_INSERT, rows))
+            except (StoreBusy, StoreFull):
+                self._waiting.extendleft(reversed(noted))
+                return
         if self._lost:
             log.warning("request log rows lost: the store took none for too long", rows=self._lost)
             self._lost = 0
