@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import tempfile
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import nox
@@ -31,26 +31,6 @@ nox.options.reuse_venv = "yes"
 nox.options.download_python = "never"  # of this machine's Pythons, not from somewhere
 nox.options.error_on_missing_interpreters = False
 nox.options.stop_on_first_error = False
-
-# All rules are on, those that one has to opt into as well, but for these:
-FLAKE8_ASYNC_OFF = (
-    "ASYNC114",  # wants every startable function listed by name in the command line
-    "ASYNC124",  # routes, ports and fakes are async because their callers await them
-    "ASYNC127",  # httpx: named by the project's owner, one import in jobs/delivery.py
-    "ASYNC910",  # a checkpoint on every path of every function: a promise that only libraries need to make
-    "ASYNC911",
-    "ASYNC912",  # a scope around a loop or a branch that may not have to wait: all it found here was right as it was
-)
-# In tests also: plugins that misbehave on purpose, real processes that are waited for.
-FLAKE8_ASYNC_OFF_IN_TESTS = (
-    "ASYNC103",
-    "ASYNC104",
-    "ASYNC220",
-    "ASYNC221",
-    "ASYNC222",
-    "ASYNC300",
-    "ASYNC913",
-)
 
 
 def _runs(python: str) -> bool:
@@ -115,14 +95,6 @@ def _caches() -> dict[str, str]:
     }
 
 
-def _flake8_async(folders: Iterable[str], off: Iterable[str]) -> tuple[str, ...]:
-    """It takes files, no folders, and reads no configuration when it runs by itself."""
-    files = sorted(
-        os.fspath(path.relative_to(ROOT)) for folder in folders for path in (ROOT / folder).rglob("*.py")
-    )
-    return ("flake8-async", "--enable=ASYNC", f"--disable={','.join(off)}", *files)
-
-
 @nox.session
 def lint(session: nox.Session) -> None:
     """Ruff, flake8-async, and the news fragments."""
@@ -130,8 +102,7 @@ def lint(session: nox.Session) -> None:
     commands = (
         ("ruff", "check", "."),
         ("ruff", "format", "--check", "."),
-        _flake8_async(("penelope", "bench", "script"), FLAKE8_ASYNC_OFF),
-        _flake8_async(("tests",), FLAKE8_ASYNC_OFF + FLAKE8_ASYNC_OFF_IN_TESTS),
+        ("flake8", *(name for name in ("penelope", "tests", "bench") if (ROOT / name).is_dir())),
         ("towncrier", "build", "--draft", "--version", "next"),
     )
     if failed := [command[0] for command in commands if not _succeeds(session, *command)]:
