@@ -78,8 +78,8 @@ def test_the_door_and_the_port_start_no_event_loop(module: str) -> None:
 
 
 def test_playwright_is_known_by_its_types_alone() -> None:
-    """Outside of the browser and the families, an import of Playwright stands under TYPE_CHECKING."""
-    knows_it = ("penelope/pages/browser/", "penelope/families/")
+    """Outside of the browser, the families and what their tests use, its import stands under TYPE_CHECKING."""
+    knows_it = ("penelope/pages/browser/", "penelope/families/", "penelope/testing.py")
     wrong = [
         str(path)
         for path in ours(".py")
