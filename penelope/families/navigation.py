@@ -57,7 +57,7 @@ async def go(
     url: str,
     wait_until: WaitUntil = "load",
     *,
-    timeout: float | None = None,
+    timeout: float | None = None,  # noqa: ASYNC109  Playwright enforces it, and says which step it was
     referer: str | None = None,
 ) -> Arrival:
     """Go to a URL that `checked_url` let through.
