@@ -167,6 +167,13 @@ def demo(session: nox.Session) -> None:
     session.run("penelope", "demo", *session.posargs)
 
 
+@nox.session
+def bench(session: nox.Session) -> None:
+    """How fast it is, as ratios measured in one run: docs/performance.md. Not part of the checks."""
+    _install(session)
+    session.run("python", "-m", "bench", *session.posargs)
+
+
 @nox.session(python=PYTHONS[::-1])
 def tests(session: nox.Session) -> None:
     """Everything on the oldest Python; on the others what needs no browser and no real clock."""

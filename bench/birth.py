@@ -1,0 +1,151 @@
+"""The start and the rest: seconds from `serve` to ready, import time, memory of a worker that has nothing to do."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from bench.numbers import Row, Section, median
+from bench.processes import environment, line_of, process, worker
+from penelope.pages.browser.find import find_browser
+
+GOAL_MB = 90.0
+IDLE_S = 3.0
+MIB = 2**20
+_RESIDENT = "import re; print(re.search(r'VmRSS:\\s+(\\d+)', open('/proc/self/status').read())[1])"
+IMPORTS = {
+    "Python alone": "pass",
+    "the frameworks: Trio, Quart-Trio, Hypercorn, httpx, pydantic-settings": (
+        "import trio, quart_trio, hypercorn.trio, httpx, pydantic_settings"
+    ),
+    "Playwright": "import playwright.async_api",
+    "all of a worker: `penelope.main` and the shipped families": (
+        "import penelope.main, penelope.families.web, penelope.families.instagram"
+    ),
+}
+
+
+def starts(folder: Path, *, rounds: int) -> Section:
+    """Starts in turns: Chromium alone, Playwright with Chromium, a worker on a fresh store and on its store again."""
+    chromium: list[float] = []
+    script: list[float] = []
+    fresh: list[float] = []
+    again: list[float] = []
+    for _ in range(rounds):
+        with tempfile.TemporaryDirectory(dir=folder) as name:
+            place = Path(name)
+            chromium.append(chromium_alone(place))
+            with process(
+                "-m", "bench.direct", str(place / "direct"), cwd=place, log=place / "log"
+            ) as running:
+                script.append(float(line_of(running)))
+                running.communicate("\n")
+            with worker(place) as one:
+                fresh.append(one.ready_s)
+            with worker(place) as one:
+                again.append(one.ready_s)
+    rows = (
+        Row("Chromium alone, until it takes commands", *_seconds(chromium)),
+        Row("Playwright's driver and Chromium, a fresh profile", *_seconds(script)),
+        Row("`penelope serve` until ready, a fresh store", *_seconds(fresh)),
+        Row("`penelope serve` until ready, its store again", *_seconds(again)),
+        Row("a worker's start ÷ driver and Chromium", f"{median(fresh) / median(script):.2f}"),
+    )
+    return Section("Start", rows)
+
+
+def imports(folder: Path, *, rounds: int) -> Section:
+    """Import times and the memory after each, in turns; bytecode is there already."""
+    taken: dict[str, list[float]] = {what: [] for what in IMPORTS}
+    used: dict[str, list[float]] = {what: [] for what in IMPORTS}
+    resident: dict[str, float] = {}
+    for number in range(rounds + 1):  # the first one writes bytecode
+        for what, code in IMPORTS.items():
+            began, before = time.perf_counter(), _children_cpu_s()
+            done = subprocess.run(
+                [sys.executable, "-c", f"{code}\n{_RESIDENT}"],
+                env=environment(),
+                cwd=folder,
+                check=True,
+                capture_output=True,
+                text=True,
+            )
+            if number:
+                taken[what].append(time.perf_counter() - began)
+                used[what].append(_children_cpu_s() - before)
+            resident[what] = int(done.stdout) / 1024
+    rows = [
+        Row(
+            what,
+            f"{median(times) * 1000:.0f} ms ({median(used[what]) * 1000:.0f} ms of CPU), {resident[what]:.0f} MB",
+            f"{min(times) * 1000:.0f} to {max(times) * 1000:.0f} ms in {rounds} rounds",
+        )
+        for what, times in taken.items()
+    ]
+    return Section(
+        "Imports: the whole life of a process that does nothing else, and its resident memory", rows
+    )
+
+
+def _children_cpu_s() -> float:
+    used = os.times()
+    return used.children_user + used.children_system
+
+
+def rest(folder: Path) -> Section:
+    """Memory of a worker that has done nothing yet."""
+    folder.mkdir()
+    with worker(folder) as one:
+        time.sleep(IDLE_S)
+        told = one.get("/activity")
+        parts = _memory(one.process.pid)
+    rows = (
+        Row("`rss_mb` of `/api/v1/activity`", f"{told['rss_mb']:.1f} MB", "", f"< {GOAL_MB:g} MB"),
+        Row(
+            "by the kernel",
+            f"{parts['Rss']:.1f} MB resident",
+            f"{parts['Private_Dirty']:.1f} MB of it its own and written, {parts['Pss']:.1f} MB its share",
+        ),
+        Row("its browser and Playwright's driver, beside it", f"{told['browser_rss_mb']:.0f} MB"),
+    )
+    return Section("Memory at rest, the browser left out", rows)
+
+
+def _memory(pid: int) -> dict[str, float]:
+    """MiB by the kernel's names."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
+    return {line.split(":")[0]: int(line.split()[1]) / 1024 for line in lines}
+
+
+def chromium_alone(folder: Path) -> float:
+    """Seconds until a Chromium that nobody else helps says where it takes commands."""
+    program = find_browser(None, bundled=Path("/nowhere"))
+    words = [
+        str(program),
+        "--headless",
+        "--no-sandbox",
+        "--disable-background-networking",
+        "--no-first-run",
+        "--remote-debugging-port=0",
+        f"--user-data-dir={folder / 'alone'}",
+        "about:blank",
+    ]
+    began = time.perf_counter()
+    running = subprocess.Popen(
+        words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=folder
+    )
+    assert running.stderr is not None
+    try:
+        for line in running.stderr:
+            if line.startswith("DevTools listening"):
+                return time.perf_counter() - began
+        raise SystemExit("Chromium did not start")
+    finally:
+        running.terminate()
+        running.communicate(timeout=20)
+
+
+def _seconds(values: list[float]) -> tuple[str, str]:
+    return f"{median(values):.2f} s", f"{min(values):.2f} to {max(values):.2f} in {len(values)} rounds"

@@ -1,0 +1,68 @@
+"""The overhead of a plain call: `web/open` and `goto` over HTTP against the same script on Playwright, in turns."""
+
+from pathlib import Path
+
+from bench.numbers import Row, Section, median, ms, spread_ms
+from bench.processes import Client, Worker, cpu_s, line_of, process, site, tell
+
+GOAL_MS = 5.0
+WARM_UP = 10
+
+
+def measure(worker: Worker, client: Client, folder: Path, *, turns: int) -> Section:
+    """One of each in turns, so that all three meet the same machine."""
+    opened: list[float] = []
+    went: list[float] = []
+    direct: list[float] = []
+    nothing: list[float] = []
+    with (
+        site(folder) as base_url,
+        process(
+            "-m", "bench.direct", str(folder / "direct"), cwd=folder, log=folder / "direct.log"
+        ) as script,
+    ):
+        line_of(script)  # it has started
+        url = f"{base_url}/alice/"
+        for turn in range(-WARM_UP, turns):
+            round_of = (
+                _call(worker, client, "/api/v1/main/plugin/web/open", {"url": url}),
+                float(tell(script, url)),
+                _call(worker, client, "/api/v1/main/goto", {"url": url}),
+                _call(worker, client, "/api/v1/main/plugin/bench/nothing", {}),
+            )
+            if turn >= 0:
+                for sample, value in zip((opened, direct, went, nothing), round_of, strict=True):
+                    sample.append(value)
+        script.communicate("\n")  # it closes its browser
+    cpu = _cpu_ms(worker, client, calls=turns)
+    over_open = [a - b for a, b in zip(opened, direct, strict=True)]
+    over_goto = [a - b for a, b in zip(went, direct, strict=True)]
+    rows = (
+        Row("the script on Playwright, no worker", ms(direct), spread_ms(direct)),
+        Row("`web/open` over HTTP", ms(opened), spread_ms(opened)),
+        Row("`goto` over HTTP", ms(went), spread_ms(went)),
+        Row(
+            "overhead of `web/open`: difference of the medians",
+            f"{median(opened) - median(direct):.2f} ms",
+            f"{median(opened) / median(direct):.3f} times the script",
+            f"< {GOAL_MS:g} ms",
+        ),
+        Row("overhead of `web/open`: median of the pairs' differences", ms(over_open), spread_ms(over_open)),
+        Row("overhead of `goto`: median of the pairs' differences", ms(over_goto), spread_ms(over_goto)),
+        Row("a plugin that does nothing, over HTTP", ms(nothing), spread_ms(nothing)),
+        Row("CPU of the worker for it, all threads", f"{cpu:.2f} ms", f"n = {turns}"),
+    )
+    return Section("A plain call", rows)
+
+
+def _cpu_ms(worker: Worker, client: Client, calls: int) -> float:
+    """Milliseconds of CPU per call of a plugin that does nothing: what a busy machine does not blur."""
+    before = cpu_s(worker.process.pid)
+    path = "/api/v1/main/plugin/bench/nothing"
+    client.order(worker.port, worker.key, method="GET", path=path, count=calls)
+    return (cpu_s(worker.process.pid) - before) * 1000 / calls
+
+
+def _call(worker: Worker, client: Client, path: str, body: dict[str, str]) -> float:
+    """Milliseconds of one call on the kept connection, as its client sees them."""
+    return client.once(worker.port, worker.key, method="POST", path=path, json=body)

@@ -1,0 +1,179 @@
+"""The load client: a process of its own, standard library only, so that it costs the worker's core little.
+
+    python -m bench.client
+
+reads one JSON order a line from stdin and answers each with one JSON line. All connections are driven by one selector;
+what a connection says is a generator that is sent each answer. An order of one connection and a count uses a connection
+that is kept from order to order.
+"""
+
+import json
+import select
+import selectors
+import socket
+import sys
+import time
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from typing import Any
+
+Request = bytes
+Script = Generator[Request, tuple[int, bytes], None]
+
+ANSWER_S = 60.0  # an answer that takes longer ends the run
+
+
+@dataclass(slots=True)
+class Connection:
+    """One kept connection; `times` are milliseconds from a request to its whole answer, `last` the last answer."""
+
+    socket: socket.socket
+    script: Script
+    buffer: bytearray = field(default_factory=bytearray)
+    sent_at: float = 0.0
+    times: list[float] = field(default_factory=list)
+    last: bytes = b""
+
+    def say(self, request: Request) -> None:
+        self.sent_at = time.perf_counter()
+        self.socket.sendall(request)
+
+    def hear(self) -> tuple[int, bytes] | None:
+        """The next answer when it is whole, status and body."""
+        received = self.socket.recv(262_144)
+        if not received:
+            raise ConnectionError("the server closed a kept connection")
+        self.buffer += received
+        end = self.buffer.find(b"\r\n\r\n")
+        if end < 0:
+            return None
+        head = bytes(self.buffer[:end]).lower()
+        at = head.index(b"\r\ncontent-length:") + len(b"\r\ncontent-length:")
+        length = int(head[at:].split(b"\r\n", 1)[0])
+        if len(self.buffer) < end + 4 + length:
+            return None
+        body = bytes(self.buffer[end + 4 : end + 4 + length])
+        del self.buffer[: end + 4 + length]
+        self.times.append((time.perf_counter() - self.sent_at) * 1000)
+        self.last = body
+        return int(head[9:12]), body
+
+
+def connect(port: int) -> socket.socket:
+    sock = socket.create_connection(("127.0.0.1", port))
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return sock
+
+
+def drive(connections: list[Connection], until: Callable[[], bool]) -> None:
+    """Run the connections' scripts until they end or `until` says so."""
+    selector = selectors.DefaultSelector()
+    for connection in connections:
+        selector.register(connection.socket, selectors.EVENT_READ, connection)
+        connection.say(next(connection.script))
+    left = len(connections)
+    while left and not until():
+        ready = selector.select(ANSWER_S)
+        if not ready:
+            raise TimeoutError(f"no answer within {ANSWER_S:g} s")
+        for key, _ in ready:
+            answer = key.data.hear()
+            if answer is None:
+                continue
+            try:
+                key.data.say(key.data.script.send(answer))
+            except StopIteration:
+                selector.unregister(key.data.socket)
+                left -= 1
+    selector.close()
+
+
+def request(port: int, key: str, order: dict[str, Any]) -> Request:
+    """One HTTP/1.1 request as bytes; `order` has `method`, `path`, and maybe `json` and `headers`."""
+    body = json.dumps(order["json"]).encode() if "json" in order else b""
+    headers = {"Host": f"127.0.0.1:{port}", "Authorization": f"Bearer {key}", **order.get("headers", {})}
+    if body:
+        headers |= {"Content-Type": "application/json", "Content-Length": str(len(body))}
+    lines = [f"{order['method']} {order['path']} HTTP/1.1", *(f"{k}: {v}" for k, v in headers.items())]
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+def repeated(raw: Request, count: int | None) -> Script:
+    """The same request again and again; each has to be answered with a 2xx."""
+    done = 0
+    while count is None or done < count:
+        status, body = yield raw
+        if not 200 <= status < 300:
+            raise RuntimeError(f"answered {status}: {body[:300]!r}")
+        done += 1
+
+
+def jobs(port: int, key: str, page: str, started: list[float]) -> Script:
+    """Start a job on a page, poll it until it has ended, start the next."""
+    path = f"/api/v1/{page}/plugin/bench/nothing"
+    start = request(port, key, {"method": "GET", "path": path, "headers": {"X-Result-Ttl": "1"}})
+    while True:
+        status, body = yield start
+        if status != 202:
+            raise RuntimeError(f"a start was answered {status}: {body[:300]!r}")
+        started.append(time.perf_counter())
+        poll = request(port, key, {"method": "GET", "path": json.loads(body)["status_url"]})
+        while True:
+            status, body = yield poll
+            if status == 404 or json.loads(body)["state"] != "running":
+                break
+
+
+class Client:
+    """Attributes:
+    kept: the connection that is kept to each port.
+    """
+
+    def __init__(self) -> None:
+        self.kept: dict[int, socket.socket] = {}
+
+    def obey(self, order: dict[str, Any]) -> dict[str, Any]:
+        """Carry out one order: `seconds` of load on `connections`, a `count` of requests, or jobs on `pages`."""
+        port, key = order["port"], order["key"]
+        started: list[float] = []
+        if "pages" in order:
+            scripts = [jobs(port, key, page, started) for page in order["pages"]]
+        else:
+            raw = request(port, key, order)
+            scripts = [repeated(raw, order.get("count")) for _ in range(order.get("connections", 1))]
+        keeps = "count" in order and len(scripts) == 1
+        sockets = [self._kept(port)] if keeps else [connect(port) for _ in scripts]
+        connections = [Connection(sock, script) for sock, script in zip(sockets, scripts, strict=True)]
+        began = time.perf_counter()
+        deadline = began + order.get("seconds", 3600.0)
+        drive(connections, lambda: time.perf_counter() >= deadline)
+        took = time.perf_counter() - began
+        if not keeps:
+            for sock in sockets:
+                sock.close()
+        times = [taken for connection in connections for taken in connection.times]
+        return {
+            "seconds": took,
+            "count": len(started) if "pages" in order else len(times),
+            "ms": times,
+            "last": connections[0].last.decode("utf-8", "replace"),
+        }
+
+    def _kept(self, port: int) -> socket.socket:
+        sock = self.kept.get(port)
+        if sock is not None and not select.select([sock], [], [], 0)[0]:
+            return sock
+        if sock is not None:  # readable between answers: the server has closed it
+            sock.close()
+        self.kept[port] = connect(port)
+        return self.kept[port]
+
+
+def main() -> None:
+    client = Client()
+    for line in sys.stdin:
+        print(json.dumps(client.obey(json.loads(line))), flush=True)
+
+
+if __name__ == "__main__":
+    main()
