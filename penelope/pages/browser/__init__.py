@@ -1,7 +1,8 @@
 """The browser: a real Chromium behind the port of `pages.driver`. Only here do Playwright and asyncio meet Trio.
 
 loop      the asyncio loop of the browser's thread            asyncio
-run       one call in that thread, and its way back to Trio   both, each function says its flavour
+run       one call in that thread                             both, each function says its flavour
+crossing  its way back to Trio                                both, each function says its flavour
 thread    the thread itself                                   Trio
 watch     sees a blocked thread, and frees it                 Trio
 find      which browser                                       neither
@@ -12,8 +13,10 @@ session   one started browser                                 asyncio
 live      one page of Playwright's, with what we know of it   asyncio
 heal      makes a page answer again                           asyncio
 heartbeat ends a renderer that does not answer                asyncio
+inner     what we take from Playwright's inside               asyncio
 translate Playwright's errors to Penelope's                   neither
 urls      which addresses a page may be sent to               neither
 tab       the stable handle of a page                         Trio
-driver    keeps a browser up; `open_browser`                  Trio
+keeper    keeps a browser up                                  Trio
+driver    its pages and cookies; `open_browser`               Trio
 """

@@ -11,12 +11,12 @@ from penelope.pages.browser.live import Live
 from penelope.pages.browser.session import answers
 from penelope.pages.driver import Healing
 
-FIRST_S = 0.3  # a page that is well answers in a millisecond
+FIRST_S = 0.5  # a page that is well answers in a millisecond
 STOP_S = 0.5
 AGAIN_S = 1.0
 ERROR_PAGE_S = 0.5  # it comes in about 20 ms
 KILL_S = 1.0
-LEAVE_S = 2.0
+SETTLE_S = 3.0
 
 log = structlog.get_logger("penelope.browser")
 
@@ -27,16 +27,16 @@ async def page_answers(live: Live, within_s: float) -> bool:
 
 
 async def settle(live: Live) -> bool:
-    """Wait for the error page of a failed navigation, or for the way back from a forbidden address: a navigation that
-    starts before would fail too.
+    """Wait for the error page of a failed navigation, for the way back from a forbidden address, and for the verdict
+    on a silent page: what starts before would fail too.
 
     Returns whether there was anything to wait for.
     """
-    leaving, live.leaving = live.leaving, None
-    if leaving is not None:
-        await answers(leaving, LEAVE_S)
+    settling, live.settling = live.settling, None
+    if settling is not None:
+        await answers(settling, SETTLE_S)
     if not live.unsettled:
-        return leaving is not None
+        return settling is not None
     await answers(live.error_page.wait(), ERROR_PAGE_S)
     live.unsettled = False
     return True

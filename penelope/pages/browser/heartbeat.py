@@ -37,7 +37,7 @@ def _ask(live: Live, silent_max_s: float) -> None:
         live.heartbeat = asyncio.ensure_future(_ping(live))
     elif now - live.asked_at >= silent_max_s and live.suspicion is None:
         live.suspicion = PageLost(f"page {live.page_id} did not answer for {silent_max_s:g} s")
-        live.start_soon(_judge(live, live.suspicion), "judge a page that does not answer")
+        live.settling = live.start_soon(_judge(live, live.suspicion), "judge a page that does not answer")
 
 
 async def _judge(live: Live, suspicion: PageLost) -> None:

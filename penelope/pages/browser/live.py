@@ -60,7 +60,7 @@ class Live:
         unsettled: an error page of a failed navigation may still be on its way.
         heartbeat, asked_at: of the heartbeat; `asked_at` is monotonic, None: not asked yet.
         suspicion: what to say when the call fails now: its page did not answer and is being judged.
-        leaving: the page is on its way from a forbidden address.
+        settling: what has to end before the page is worked again; None: nothing.
     """
 
     cdp: CDPSession
@@ -82,7 +82,7 @@ class Live:
         self.heartbeat: asyncio.Task[bool] | None = None
         self.asked_at: float | None = None
         self.suspicion: PageLost | None = None
-        self.leaving: asyncio.Task[Any] | None = None
+        self.settling: asyncio.Task[None] | None = None
         self.reopened_after_crash = False
         self.popups: list[Page] = []
         self.downloads: list[Download] = []
@@ -137,7 +137,7 @@ class Live:
         elif is_allowed(self.url):
             self.place = self.url
         else:
-            self.leaving = self.start_soon(self.page.goto(BLANK), "leave a forbidden address")
+            self.settling = self.start_soon(self.page.goto(BLANK), "leave a forbidden address")
             self.fail(
                 BadParameter(f"url is {self.url[:200]!r}: only http, https, data and about:blank are allowed")
             )

@@ -7,6 +7,7 @@ import os
 import select
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 
 import psutil
 
@@ -29,7 +30,12 @@ class Process:
         except psutil.NoSuchProcess:
             raise ProcessLookupError(pid) from None
         if hasattr(os, "pidfd_open"):
-            self._fd = os.pidfd_open(pid)
+            try:
+                self._fd = os.pidfd_open(pid)
+            except ProcessLookupError:
+                raise
+            except OSError:  # a kernel, or a sandbox, without it
+                self._fd = None
 
     @property
     def alive(self) -> bool:
@@ -82,6 +88,15 @@ def end_all(processes: Iterable[psutil.Process]) -> None:
         left = [process for process in left if _runs(process)]
         if left:
             time.sleep(0.005)
+
+
+def reap(processes: Iterable[psutil.Process]) -> None:
+    """Take note of the end of dead ones: as process 1 of a container we inherit what lost its parent, and a zombie
+    stays until we do.
+    """
+    for process in processes:
+        with suppress(ChildProcessError):
+            os.waitpid(process.pid, os.WNOHANG)
 
 
 def _runs(process: psutil.Process) -> bool:

@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar, cast
 
 import trio
 
+from penelope.pages.browser.crossing import Crossing, call
 from penelope.pages.browser.loop import BrowserLoop, current_run
 
 GRACE_S = 2.0  # what a cancelled call gets to end by itself
@@ -75,7 +76,7 @@ class Run(Generic[_T]):
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             try:
-                if _call(self._loop, self._begin):
+                if call(self._loop, self._begin):
                     await self.ended.wait()
                 else:
                     self._error = asyncio.CancelledError()
@@ -101,11 +102,11 @@ class Run(Generic[_T]):
 
     def cancel(self) -> None:
         """Ask it to end; immediate, from either side."""
-        _call(self._loop, self._cancel)
+        call(self._loop, self._cancel)
 
     def abandon(self) -> None:
         """Never resume it again; immediate, from either side. What it is doing right now goes on to its next await."""
-        _call(self._loop, self._abandon)
+        call(self._loop, self._abandon)
 
     # On asyncio's side.
 
@@ -195,7 +196,7 @@ class Run(Generic[_T]):
 
         Cancelling cancels it and waits for its end. When the call is over, or Trio is, it raises CancelledError.
         """
-        crossing = _Crossing(self._loop, function, args)
+        crossing = Crossing(self._loop, function, args)
         try:
             self._token.run_sync_soon(self._spawn, crossing)
         except trio.RunFinishedError:
@@ -208,59 +209,13 @@ class Run(Generic[_T]):
                 await asyncio.wait([crossing.answer])
             raise
 
-    def _spawn(self, crossing: "_Crossing") -> None:
+    def _spawn(self, crossing: "Crossing") -> None:
         """On Trio's side."""
         nursery = self._nursery
         if nursery is None:
             crossing.refuse()
         else:
             nursery.start_soon(crossing.work, name=f"crossing of {self.name}")
-
-
-class _Crossing:
-    """One function on its way to Trio and back."""
-
-    def __init__(self, loop: BrowserLoop, function: Callable[..., Awaitable[Any]], args: Any) -> None:
-        self.answer: asyncio.Future[Any] = loop.create_future()
-        self._loop = loop
-        self._function, self._args = function, args
-        self._scope = trio.CancelScope()
-
-    async def work(self) -> None:
-        """Trio-flavoured."""
-        value, error = None, None
-        try:
-            with self._scope:
-                try:
-                    value = await self._function(*self._args)
-                except Exception as raised:
-                    error = raised
-        except BaseException:
-            self.refuse()
-            raise
-        if self._scope.cancelled_caught:
-            self.refuse()
-        else:
-            _call(self._loop, self._settle, value, error)
-
-    def refuse(self) -> None:
-        """On Trio's side."""
-        _call(self._loop, self.answer.cancel)
-
-    def cancel(self, token: trio.lowlevel.TrioToken) -> None:
-        """On asyncio's side."""
-        try:
-            token.run_sync_soon(self._scope.cancel)
-        except trio.RunFinishedError:
-            self.answer.cancel()
-
-    def _settle(self, value: object, error: Exception | None) -> None:
-        if self.answer.done():
-            return
-        if error is None:
-            self.answer.set_result(value)
-        else:
-            self.answer.set_exception(error)
 
 
 @types.coroutine
@@ -283,12 +238,3 @@ def _steps(run: Run[Any], loop: BrowserLoop, coro: Coroutine[Any, Any, Any]) -> 
             sent = yield yielded
         except BaseException as error:
             thrown = error
-
-
-def _call(loop: asyncio.AbstractEventLoop, function: Callable[..., Any], *args: Any) -> bool:
-    """Have the loop call it; False when the loop is closed."""
-    try:
-        loop.call_soon_threadsafe(function, *args)
-    except RuntimeError:
-        return False
-    return True

@@ -24,7 +24,7 @@ from penelope.pages.browser.launch import (
     write_launcher,
 )
 from penelope.pages.browser.loop import BrowserLoop
-from penelope.pages.browser.processes import Process, end_all, group
+from penelope.pages.browser.processes import Process, end_all, group, reap
 from penelope.pages.browser.profile import Place
 from penelope.pages.browser.translate import clean
 
@@ -64,7 +64,9 @@ class Session:
     def alive(self) -> bool:
         """Whether driver and browser run and are connected, as far as can be seen without asking them."""
         processes = (self.driver, self.browser)
-        return not self._closed and all(process is not None and process.alive for process in processes)
+        return not (self._closed or self.lost) and all(
+            process is not None and process.alive for process in processes
+        )
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -202,15 +204,19 @@ class Session:
     def kill(self) -> None:
         """End every process of it that is left; bounded (about a second). Immediate when none is."""
         self._closed = True
-        trees: list[psutil.Process] = []
         pid = self._place.browser_pid()
         browser = self.browser or (None if pid is None else _process(pid))
-        for process in (self.driver, browser):
-            if process is not None:
-                trees += process.tree()
+        trees: list[psutil.Process] = []
         if browser is not None:
-            trees += group(browser.pid)  # children of a browser that has died already
+            trees = browser.tree() + group(
+                browser.pid
+            )  # the group: children of a browser that has died already
+        if self.driver is not None:
+            trees += [process for process in self.driver.tree() if process not in trees]
         end_all(trees)
+        reap(
+            process for process in trees if self.driver is None or process.pid != self.driver.pid
+        )  # that is asyncio's
         for process in (self.driver, browser):
             if process is not None:
                 process.release()

@@ -17,7 +17,6 @@ from penelope.pages.browser.live import BLANK, Live, open_live
 from penelope.pages.browser.run import GRACE_S, Abandoned, BrokenOff, Run
 from penelope.pages.browser.session import Session, answers
 from penelope.pages.browser.translate import (
-    gone,
     is_failed_navigation,
     is_gone,
     is_playwright,
@@ -75,7 +74,7 @@ class PlaywrightTab:
         return ""
 
     async def run(self, body: Body[_Result], *, name: str) -> _Result:
-        await self._driver.ready()
+        await self._driver.keeper.ready()
         box: list[Run[_Result]] = []
 
         async def work() -> _Result:
@@ -102,14 +101,14 @@ class PlaywrightTab:
         if is_gone(error):
             session = None if live is None else live.session
             alive = session is not None and await self._driver.ask(session.settled_alive(), default=False)
-            self._driver.look()
+            self._driver.keeper.look()
         return translate(error, page_id=self._page_id, browser_alive=alive)
 
     async def _work(self, body: Body[_Result], run: Run[_Result]) -> _Result:
         """Asyncio-flavoured."""
+        if self.live is not None:
+            await healing.settle(self.live)
         live = await self.usable_live()
-        if live.unsettled or live.leaving is not None:
-            await healing.settle(live)
         live.error_page.clear()
         live.begin(run)
         try:
@@ -155,7 +154,7 @@ class PlaywrightTab:
         """
         live = self.live
         if live is None or not live.usable:
-            live = await self.reopen(self._driver.session)
+            live = await self.reopen(self._driver.keeper.session)
         return live
 
     async def reopen(self, session: Session | None) -> Live:
@@ -180,7 +179,7 @@ class PlaywrightTab:
 
         if not await answers(make(), NEW_PAGE_S):
             session.lost = True
-            raise gone(self._page_id, browser_alive=session.alive, crashed=False)
+            raise BrowserLost("the browser does not open pages any more and is being started again")
         live = self.live = made[0]
         live.reopened_after_crash = old is not None and old.crashed
         if self.place != BLANK:
@@ -188,11 +187,16 @@ class PlaywrightTab:
             if not await answers(going, REOPEN_S + 0.5):
                 live.unsettled = not live.error_page.is_set()
                 await healing.soothe(live)
+            if not await healing.page_answers(live, healing.AGAIN_S):
+                log.warning("page does not answer at its last address; opened blank", page_id=self._page_id)
+                await healing.end_renderer(live)
+                live.place = BLANK
+                return await self.reopen(session)
         log.info("page opened afresh", page_id=self._page_id, url=live.url)
         return live
 
     async def heal(self) -> Healing:
-        await self._driver.ready()
+        await self._driver.keeper.ready()
         began = time.monotonic()
         healed = await self._driver.thread.run(self._heal, name=f"heal {self._page_id}")
         if healed is not Healing.NONE:
@@ -209,7 +213,7 @@ class PlaywrightTab:
             if healed is not None:
                 return healed
             killed = await healing.end_renderer(live)
-        await self.reopen(self._driver.session)
+        await self.reopen(self._driver.keeper.session)
         return Healing.KILLED if killed else Healing.REOPENED
 
     async def close(self) -> None:

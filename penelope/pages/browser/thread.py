@@ -18,6 +18,7 @@ from penelope.pages.browser.loop import BrowserLoop
 from penelope.pages.browser.run import GRACE_S, BrokenOff, Run
 
 JOIN_S = 3.0
+DRIVER_DIED = "Connection closed while reading from the driver"
 
 _T = TypeVar("_T")
 
@@ -98,6 +99,8 @@ class BrowserThread:
 
 def _log_unhandled(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     error = context.get("exception")
+    if DRIVER_DIED in str(error):
+        return  # Playwright's own note of it, which nobody asks for; the keeper sees to it
     log.warning("unhandled in the browser's thread", what=context.get("message"), exc_info=error)
 
 

@@ -1,0 +1,446 @@
+"""Pages of a real browser: what sites and plugins do to them, and how they come back."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from structlog.testing import capture_logs
+
+from penelope.errors import BadParameter, PageLost, SiteFailed, TimedOut
+from penelope.pages.browser import heartbeat
+from penelope.pages.browser.urls import allowed_url
+from penelope.pages.driver import Healing
+from tests.browser.browsers import evaluate, goto, kill, opened, renderers, until
+from tests.browser.sites import Site, running_site
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    with running_site() as site:
+        yield site
+
+
+async def test_a_page_goes_where_it_is_sent(tmp_path: Path, site: Site) -> None:
+    async with opened(tmp_path / "p") as (driver, tab):
+        assert "good" == await goto(tab, f"{site.url}/good")
+        assert f"{site.url}/good" == tab.url
+        assert "good" == await tab.title()
+        assert driver.health.up
+        assert not tab.crashed
+        assert Healing.NONE is await tab.heal()
+        second = await driver.open_tab("second", f"{site.url}/other")
+        assert f"{site.url}/other" == second.url
+        assert f"{site.url}/good" == tab.url
+        await second.close()
+        with pytest.raises(SiteFailed):
+            await driver.open_tab("third", "http://nowhere.invalid/")
+        assert 1 == len(driver.lives())
+
+
+async def test_a_failed_navigation_says_whose_fault_it_was(tmp_path: Path, site: Site) -> None:
+    async with opened(tmp_path / "p") as (_, tab):
+        said = {}
+        for path in ("http://nowhere.invalid/x?secret=1", f"{site.url}/loop", f"{site.url}/empty-reply"):
+            with pytest.raises(SiteFailed) as caught:
+                await goto(tab, path)
+            said[path] = caught.value.message
+        host = site.url.removeprefix("http://")
+        assert [
+            "site cannot be reached: no such host nowhere.invalid",
+            f"site cannot be reached: {host} redirects in a loop",
+            f"site cannot be reached: {host} answered nothing",
+        ] == list(said.values())
+        with pytest.raises(TimedOut, match=r"timed out after 0.3 s"):
+            await goto(tab, f"{site.url}/silent", timeout_ms=300)
+
+
+async def test_a_good_page_right_after_a_failed_one_works(tmp_path: Path, site: Site) -> None:
+    """B25: 0 of 20 fail, healed or not."""
+    bad = (f"{site.url}/loop", f"{site.url}/empty-reply", "http://127.0.0.1:1/", "http://nowhere.invalid/")
+    async with opened(tmp_path / "p") as (_, tab):
+        for number in range(20):
+            with pytest.raises(SiteFailed):
+                await goto(tab, bad[number % len(bad)])
+            if number % 2:
+                await tab.heal()
+            assert "good" == await goto(tab, f"{site.url}/good")
+
+
+async def test_the_sites_status_is_data(tmp_path: Path, site: Site) -> None:
+    async def status(page: Any, _: object) -> int:
+        return int((await page.goto(f"{site.url}/status?code=404&body=x")).status)
+
+    async with opened(tmp_path / "p") as (_, tab):
+        assert 404 == await tab.run(status, name="test/status")
+
+
+async def test_a_page_answers_after_a_navigation_that_timed_out(tmp_path: Path, site: Site) -> None:
+    """B13: evaluate, title and screenshot answer, on the old document."""
+
+    async def look(page: Any, _: object) -> tuple[str, str, int]:
+        return (
+            await page.evaluate("document.title"),
+            await page.title(),
+            len(await page.screenshot(timeout=3000)),
+        )
+
+    async with opened(tmp_path / "p") as (_, tab):
+        await goto(tab, f"{site.url}/good")
+        with pytest.raises(TimedOut):
+            await goto(tab, f"{site.url}/silent", timeout_ms=500)
+        assert Healing.STOPPED is await tab.heal()
+        with trio.fail_after(3):
+            in_page, title, size = await tab.run(look, name="test/look")
+        assert ("good", "good") == (in_page, title)
+        assert size > 100
+
+        with trio.move_on_after(0.5) as scope:  # cancelled instead of timed out
+            await goto(tab, f"{site.url}/silent")
+        assert scope.cancelled_caught
+        await tab.heal()
+        with trio.fail_after(3):
+            assert "good" == (await tab.run(look, name="test/look"))[0]
+
+
+async def test_a_busy_page_is_answering_again_after_a_deadline(tmp_path: Path, site: Site) -> None:
+    """B20, J44: the call ends at its deadline, and the page comes back."""
+    async with opened(tmp_path / "p") as (_, tab):
+        await goto(tab, f"{site.url}/good")
+        began = trio.current_time()
+        with trio.move_on_after(0.5) as scope:
+            await evaluate(tab, "while (1) {}")
+        assert scope.cancelled_caught
+        assert Healing.STOPPED is await tab.heal()
+        assert "good" == await evaluate(tab, "document.title")
+        assert trio.current_time() - began < 6
+
+        with trio.move_on_after(0.5):
+            await goto(tab, f"{site.url}/always-busy")
+        began = trio.current_time()
+        healed = await tab.heal()
+        assert trio.current_time() - began < 10
+        assert healed is not Healing.NONE
+        assert "good" == await goto(tab, f"{site.url}/good")
+
+
+async def test_a_renderer_that_does_not_answer_is_ended(
+    tmp_path: Path, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heartbeat, "BEAT_EVERY_S", 0.2)
+    monkeypatch.setattr(heartbeat, "SILENT_MAX_S", 1.0)
+
+    async def go_and_wait(page: Any, _: object) -> None:
+        await page.goto(f"{site.url}/sync-xhr")
+        await page.evaluate("new Promise(() => 0)")
+
+    async with opened(tmp_path / "p") as (_, tab):
+        for body in ("while (1) {}", "setInterval(() => { while (1); }, 1), new Promise(() => 0)"):
+            with trio.fail_after(8), pytest.raises(PageLost, match="did not answer for 1 s"):
+                await evaluate(tab, body)
+            await tab.heal()
+        with trio.fail_after(8), pytest.raises(PageLost, match="did not answer for 1 s"):
+            await tab.run(go_and_wait, name="test/xhr")
+        assert "good" == await goto(tab, f"{site.url}/good")
+
+
+async def test_a_page_that_waits_for_a_slow_site_is_not_ended(
+    tmp_path: Path, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heartbeat, "BEAT_EVERY_S", 0.2)
+    monkeypatch.setattr(heartbeat, "SILENT_MAX_S", 0.4)
+    async with opened(tmp_path / "p") as (_, tab):
+        await goto(tab, f"{site.url}/good")
+        with pytest.raises(TimedOut):
+            await goto(tab, f"{site.url}/silent", timeout_ms=3000)
+
+
+async def test_a_crash_is_told_once_and_the_page_opened_afresh(tmp_path: Path, site: Site) -> None:
+    """B1: rebuilt under its id."""
+    async with opened(tmp_path / "p") as (driver, tab):
+        await goto(tab, f"{site.url}/good")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_kill_soon, driver)
+            with trio.fail_after(3), pytest.raises(PageLost, match="main crashed"):
+                await evaluate(tab, "new Promise(() => 0)")
+        assert tab.crashed
+        assert Healing.REOPENED is await tab.heal()
+        await until(lambda: not tab.crashed, 0.1)
+        assert f"{site.url}/good" == tab.url
+        assert "good" == await evaluate(tab, "document.title")
+
+        for pid in renderers(driver):  # between calls
+            kill(pid)
+        await until(lambda: tab.crashed)
+        assert "good" == await goto(tab, f"{site.url}/good")
+
+
+async def _kill_soon(driver: Any) -> None:
+    await trio.sleep(0.3)
+    for pid in renderers(driver):
+        kill(pid)
+
+
+async def test_a_body_that_swallows_a_crash_fails_all_the_same(tmp_path: Path, site: Site) -> None:
+    async def body(page: Any, _: object) -> str:
+        with suppress(BaseException):  # the fault that is tried
+            await page.evaluate("new Promise(() => 0)")
+        return "all is well"
+
+    async with opened(tmp_path / "p") as (driver, tab), trio.open_nursery() as nursery:
+        await goto(tab, f"{site.url}/good")
+        nursery.start_soon(_kill_soon, driver)
+        with pytest.raises(PageLost):
+            await tab.run(body, name="test/swallow")
+
+
+async def test_dialogs_never_hang_a_call(
+    tmp_path: Path, site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """B14: at load, in calls, between calls; dismissed, and in the log."""
+    async with opened(tmp_path / "p") as (_, tab):
+        with trio.fail_after(10):
+            assert "alert" == await goto(tab, f"{site.url}/alert")
+            await evaluate(tab, "alert('in a call')")
+            assert await evaluate(tab, "confirm('really?')") is False
+            assert await evaluate(tab, "prompt('what?', 'x')") is None
+            await goto(tab, f"{site.url}/alert-later")
+            await trio.sleep(0.3)
+            assert "later" == await evaluate(tab, "document.title")
+    said = capsys.readouterr().out
+    for message in ("at load", "in a call", "really?", "what?", "later"):
+        assert f"message={message}" in said.replace("'", "")
+
+
+async def test_a_plugins_own_dialog_handler_wins(tmp_path: Path) -> None:
+    async def body(page: Any, _: object) -> bool:
+        page.once("dialog", lambda dialog: dialog.accept())
+        return bool(await page.evaluate("confirm('really?')"))
+
+    async with opened(tmp_path / "p") as (_, tab):
+        assert await tab.run(body, name="test/confirm") is True
+        assert await evaluate(tab, "confirm('again?')") is False
+
+
+async def test_leaving_a_page_is_never_blocked(tmp_path: Path, site: Site) -> None:
+    """B16: type, navigate, close."""
+
+    async def type_there(page: Any, _: object) -> None:
+        await page.goto(f"{site.url}/typed")
+        await page.click("#a")
+        await page.keyboard.type("hello")
+
+    async with opened(tmp_path / "p") as (driver, tab):
+        second = await driver.open_tab("second")
+        for one in (tab, second):
+            await one.run(type_there, name="test/type")
+        with trio.fail_after(4):
+            assert "good" == await goto(tab, f"{site.url}/good")
+        with trio.fail_after(3):
+            await second.close()
+        await tab.run(type_there, name="test/type")
+
+
+async def test_closing_in_the_middle_of_a_reload_is_bounded(tmp_path: Path, site: Site) -> None:
+    """B12: 20 times, within 2 s each."""
+    async with opened(tmp_path / "p") as (driver, _):
+        slowest = 0.0
+        for number in range(20):
+            tab = await driver.open_tab(f"t{number}", f"{site.url}/good")
+            await evaluate(tab, "void location.reload()")
+            began = time.perf_counter()
+            await tab.close()
+            slowest = max(slowest, time.perf_counter() - began)
+        assert slowest < 2.0
+        assert 1 == len(driver.lives())
+
+
+async def test_a_busy_page_closes_in_bounded_time(tmp_path: Path, site: Site) -> None:
+    async with opened(tmp_path / "p") as (driver, _):
+        tab = await driver.open_tab("busy", f"{site.url}/good")
+        with trio.move_on_after(0.3):
+            await evaluate(tab, "while (1) {}")
+        with trio.fail_after(2.5):
+            await tab.close()
+
+
+async def test_a_failing_handler_hits_no_caller(
+    tmp_path: Path, site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """B11: logged; no caller sees it. And it ends with its call."""
+    calls: list[int] = []
+
+    def handler(_: object) -> None:
+        calls.append(1)
+        raise RuntimeError("of a handler")
+
+    async def register(page: Any, _: object) -> None:
+        page.on("console", handler)
+        await page.goto(f"{site.url}/console")
+        await page.wait_for_timeout(100)
+
+    async with opened(tmp_path / "p") as (driver, tab):
+        other = await driver.open_tab("other")
+        await tab.run(register, name="test/register")
+        assert 2 == await evaluate(other, "1 + 1")
+        assert 2 == await evaluate(tab, "1 + 1")
+        count = len(calls)
+        assert count > 0
+        await trio.sleep(0.2)
+        assert 2 == await evaluate(tab, "1 + 1")
+        assert count == len(calls)
+    assert "of a handler" in capsys.readouterr().out
+
+
+async def test_a_route_ends_with_its_call(tmp_path: Path, site: Site) -> None:
+    async def body(page: Any, _: object) -> str:
+        await page.route(
+            "**/*", lambda route: route.fulfill(body="<title>mine</title>", content_type="text/html")
+        )
+        await page.goto(f"{site.url}/good")
+        return str(await page.title())
+
+    async with opened(tmp_path / "p") as (_, tab):
+        assert "mine" == await tab.run(body, name="test/route")
+        assert "good" == await goto(tab, f"{site.url}/good")
+
+
+async def test_popups_are_capped_and_closed_after_the_call(
+    tmp_path: Path, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """B34: a flood of windows."""
+    monkeypatch.setattr("penelope.pages.browser.live.POPUPS_MAX", 4)
+
+    async def flood(page: Any, _: object) -> int:
+        await page.evaluate("for (let i = 0; i < 12; i++) window.open('about:blank', 'w' + i)")
+        while len(page.context.pages) > 5:
+            await asyncio.sleep(0.02)
+        return len(page.context.pages)
+
+    async with opened(tmp_path / "p") as (driver, tab):
+        await goto(tab, f"{site.url}/good")
+        with trio.fail_after(20), capture_logs() as logs:
+            assert 5 == await tab.run(flood, name="test/flood")
+        assert [12] == [entry["seen"] for entry in logs if entry["event"] == "popups closed"]
+        context = (await driver.keeper.ready()).context
+        await until(lambda: len(context.pages) == 1, 20)
+        assert "good" == await evaluate(tab, "document.title")
+        await evaluate(tab, "void setTimeout(() => window.open('about:blank'), 50)")  # between calls
+        await trio.sleep(0.3)
+        await until(lambda: len(context.pages) == 1)
+
+
+async def test_an_expected_popup_is_the_plugins(tmp_path: Path, site: Site) -> None:
+    async def body(page: Any, _: object) -> str:
+        async with page.expect_popup() as opening:
+            await page.evaluate(f"void window.open('{site.url}/other')")
+        popup = await opening.value
+        await popup.wait_for_load_state()
+        extra = await page.context.new_page()
+        await extra.goto(f"{site.url}/good")
+        return str(await popup.title()) + str(await extra.title())
+
+    async with opened(tmp_path / "p") as (driver, tab):
+        assert "othergood" == await tab.run(body, name="test/popup")
+        context = (await driver.keeper.ready()).context
+        await until(lambda: len(context.pages) == 1)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "file:///etc/passwd",
+        " \tFILE:///etc/passwd",
+        "fi\nle:///etc/passwd",
+        "view-source:file:///etc/passwd",
+        "view-source:http://127.0.0.1/",
+        "chrome://settings",
+        "chrome://crash",
+        "devtools://devtools/bundled/inspector.html",
+        "javascript:alert(1)",
+        "about:version",
+        "ftp://127.0.0.1/",
+        "blob:http://127.0.0.1/1",
+        "",
+        "no-scheme.example/",
+        "//127.0.0.1/",
+    ],
+)
+def test_dangerous_addresses_are_refused(url: str) -> None:
+    """B30: after parsing as a browser does."""
+    with pytest.raises(BadParameter, match="only http, https, data and about:blank"):
+        allowed_url(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://a.example/x",
+        "HTTPS://a.example",
+        "about:blank",
+        "about:blank#x",
+        "data:text/html,x",
+        " http://127.0.0.1:1/",
+    ],
+)
+def test_usual_addresses_are_allowed(url: str) -> None:
+    allowed_url(url)
+
+
+async def test_a_plugin_that_goes_to_a_dangerous_address_fails(tmp_path: Path, site: Site) -> None:
+    """B30, by a plugin: it never sees the page, and the page leaves."""
+    seen: list[str] = []
+
+    async def body(page: Any, _: object) -> None:
+        await page.goto("file:///etc/hostname")
+        seen.append(await page.content())
+
+    async with opened(tmp_path / "p") as (_, tab):
+        for url in ("file:///etc/hostname", "chrome://version", "view-source:file:///etc/hostname"):
+            with pytest.raises(BadParameter, match="only http, https"):
+                await goto(tab, url)
+            await tab.heal()
+            assert "about:blank" == tab.url
+        with pytest.raises(BadParameter):
+            await tab.run(body, name="test/file")
+        assert [] == seen
+        assert "good" == await goto(tab, f"{site.url}/good")
+
+
+async def test_a_body_that_closes_its_page_costs_the_next_one_nothing(tmp_path: Path, site: Site) -> None:
+    async def close(page: Any, _: object) -> None:
+        await page.close()
+
+    async def close_and_look(page: Any, _: object) -> None:
+        await page.close()
+        await page.title()
+
+    async with opened(tmp_path / "p") as (_, tab):
+        await goto(tab, f"{site.url}/good")
+        await tab.run(close, name="test/close")
+        assert "good" == await evaluate(tab, "document.title")
+        with pytest.raises(PageLost, match="was closed"):
+            await tab.run(close_and_look, name="test/close")
+        assert "good" == await evaluate(tab, "document.title")
+
+
+async def test_a_call_costs_little(tmp_path: Path) -> None:
+    """No timing, but no growth either: 300 calls leave neither tasks nor handlers."""
+
+    async def nothing(_: Any, __: object) -> None:
+        return None
+
+    async with opened(tmp_path / "p") as (driver, tab):
+
+        async def tasks() -> int:
+            return len(asyncio.all_tasks())
+
+        await tab.run(nothing, name="test/nothing")
+        before = await driver.thread.run(tasks)
+        for _ in range(300):
+            await tab.run(nothing, name="test/nothing")
+        assert before == await driver.thread.run(tasks)
