@@ -7,11 +7,20 @@ Source: contract, section 1; section 2 ("A result that is no JSON is a 500").
 """
 
 import json
+import math
 from typing import Any, NoReturn
 
 
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
+
+
+def _number(text: str) -> float:
+    """A number as large as 1e999 is JSON, but would be read as an infinity, which is not."""
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"the number {text[:20]} is too large")
+    return number
 
 
 def loads(text: str | bytes) -> Any:
@@ -23,7 +32,7 @@ def loads(text: str | bytes) -> Any:
     try:
         if isinstance(text, bytes):
             text = text.decode("utf-8")
-        return json.loads(text, parse_constant=_no_constant)
+        return json.loads(text, parse_constant=_no_constant, parse_float=_number)
     except UnicodeDecodeError as exc:
         raise ValueError(f"not UTF-8 at byte {exc.start}") from exc
     except json.JSONDecodeError as exc:

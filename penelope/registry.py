@@ -18,8 +18,8 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
 from pydantic.errors import PydanticUserError
+from typing_extensions import is_typeddict  # pydantic's own; before 3.12 it knows only this TypedDict
 
-from penelope import jsontext
 from penelope.errors import BadParameter, BadPlugin, PluginFailed
 from penelope.outcome import success
 from penelope.plugin import PLUGIN_MARK, Mark
@@ -218,7 +218,7 @@ def _result(hints: Mapping[str, Any]) -> TypeAdapter[Any] | None:
         names = {field.serialization_alias or name for name, field in hint.model_fields.items()}
         if taken := ENVELOPE & names:
             raise TypeError(f"its result has a field of the envelope's own: {', '.join(sorted(taken))}")
-    elif not (hint is dict or typing.get_origin(hint) is dict or typing.is_typeddict(hint)):
+    elif not (hint is dict or typing.get_origin(hint) is dict or is_typeddict(hint)):
         raise TypeError("its return annotation must be a pydantic model, a dict, or None")
     return adapter
 
@@ -299,12 +299,12 @@ def _plugins_of(module: types.ModuleType) -> Iterator[Plugin]:
 def explained(error: ValidationError) -> Iterator[str]:
     """What is wrong with a client's parameters, a clause each; never the values themselves."""
     for fault in error.errors(include_input=False, include_url=False, include_context=False)[:5]:
-        where = ".".join(str(part) for part in fault["loc"])
+        where = _short(".".join(str(part) for part in fault["loc"]))  # keys may be the client's own words
         match fault["type"]:
             case "missing":
                 yield f"parameter {where} is missing"
             case "extra_forbidden":
-                yield f"parameter {_short(where)} is unknown"
+                yield f"parameter {where} is unknown"
             case _:
                 yield (
                     f"parameter {where}: {fault['msg'].removeprefix('Value error, ')}"
@@ -314,4 +314,4 @@ def explained(error: ValidationError) -> Iterator[str]:
 
 
 def _short(text: str) -> str:
-    return jsontext.dumps(text[:80])[1:-1]
+    return ascii(text[:80])[1:-1]

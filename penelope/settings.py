@@ -118,7 +118,7 @@ class Settings(BaseSettings):
             raise ValueError("must be WIDTHxHEIGHT in pixels, e.g. 1280x800")
         return int(match[1]), int(match[2])
 
-    @field_validator("browser", "proxy", "locale", "timezone", "user_agent", mode="before")
+    @field_validator("browser", "proxy", "locale", "timezone", "user_agent", "viewport", mode="before")
     @classmethod
     def _empty_is_unset(cls, value: Any) -> Any:
         return None if isinstance(value, str) and not value.strip() else value

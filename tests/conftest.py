@@ -3,9 +3,21 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+from hypothesis.database import DirectoryBasedExampleDatabase
 
 TESTS = Path(__file__).parent
 FOLDERS = ("core", "spec", "io", "browser")
+
+# No deadline: the machine's load is no fault of the code's. What failed once is tried first the next time.
+settings.register_profile(
+    "penelope",
+    deadline=None,
+    max_examples=60,
+    print_blob=True,
+    database=DirectoryBasedExampleDatabase(TESTS.parent / ".cache" / "hypothesis"),
+)
+settings.load_profile("penelope")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

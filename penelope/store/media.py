@@ -255,7 +255,7 @@ def safe_name(filename: str) -> str:
 
 
 def _cut(text: str, size: int) -> str:
-    return text.encode("utf-8", "replace")[:size].decode("utf-8", "ignore")
+    return text.encode("utf-8", "replace")[:size].decode("utf-8", "ignore").rstrip(" .")
 
 
 def _merged(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -1,0 +1,100 @@
+"""The moves of a job's life."""
+
+import itertools
+import json
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penelope.jobs.model import Job, Polling, State, Webhook
+from penelope.jobs.schedule import Verdict
+from penelope.jobs.transitions import MOVES, Attempt, IllegalMove, attempted, finish, interrupt
+from penelope.outcome import Outcome
+from tests.core import values
+
+OUTCOME = Outcome(200, '{"success": true, "page_id": "main"}')
+TO: dict[State, Callable[[Job, float], Job]] = {
+    State.DONE: lambda job, now: finish(job, OUTCOME, now),
+    State.INTERRUPTED: interrupt,
+}
+HOOK = Webhook("http://h/")
+NOW = 1_800_000_000.0
+
+
+def a_job(state: State) -> Job:
+    job = Job(job_id="0" * 16, page_id="main", plugin="a/b", way=HOOK, request_id="r", started_at=NOW - 10)
+    if state is State.RUNNING:
+        return job
+    return replace(job, state=state, finished_at=NOW, status=200, result=OUTCOME.text)
+
+
+def test_the_table_has_two_moves() -> None:
+    """A job runs, then is done or interrupted, once."""
+    assert {(State.RUNNING, State.DONE), (State.RUNNING, State.INTERRUPTED)} == MOVES
+
+
+@pytest.mark.parametrize(("state", "to"), list(itertools.product(State, TO)))
+def test_the_table_is_what_the_moves_do(state: State, to: State) -> None:
+    """A move that the table does not have is a bug of Penelope's, and is raised."""
+    if (state, to) in MOVES:
+        moved = TO[to](a_job(state), NOW)
+        assert (to, NOW) == (moved.state, moved.finished_at)
+    else:
+        with pytest.raises(IllegalMove):
+            TO[to](a_job(state), NOW)
+
+
+@given(values.running(), values.OUTCOMES, st.floats(-100, 1e6))
+def test_a_finished_job_has_the_plain_answer(job: Job, outcome: Outcome, later: float) -> None:
+    """`status` and `result` are exactly what the plain call would have answered."""
+    done = finish(job, outcome, job.started_at + later)
+    assert (outcome.status, outcome.text) == (done.status, done.result)
+    assert done.ended_at >= job.started_at
+    assert replace(done, state=job.state, finished_at=None, status=None, result=None) == job
+
+
+@given(values.running(), st.floats(0, 1e6))
+def test_an_interrupted_job_keeps_its_checkpoint(job: Job, later: float) -> None:
+    """The seed's status and error, plus the last `checkpoint` in `result.checkpoint` where there was one."""
+    after = interrupt(job, job.started_at + later)
+    assert (State.INTERRUPTED, 503, job.started_at + later) == (after.state, after.status, after.finished_at)
+    assert after.result is not None
+    result = json.loads(after.result)
+    if job.checkpoint is not None:
+        assert json.loads(job.checkpoint) == result.pop("checkpoint")
+    assert [
+        ("success", False),
+        ("error", "job interrupted: the worker stopped before it ended"),
+        ("page_id", job.page_id),
+    ] == list(result.items())
+
+
+@given(values.ended(HOOK), st.sampled_from(Verdict), st.integers(0, 3), st.floats(-0.001, 9.9), st.text())
+def test_only_a_retry_before_the_fourth_stays(
+    job: Job, verdict: Verdict, before: int, late: float, error: str
+) -> None:
+    """Until one is answered `2xx`, at most four times."""
+    due = job.ended_at + (0, 60, 300, 600)[before]
+    after = attempted(
+        replace(job, attempts=before), Attempt(due=due, at=due + late, verdict=verdict, error=error)
+    )
+    if verdict is Verdict.RETRY and before < 3:
+        assert after is not None
+        assert (before + 1, error) == (after.attempts, after.error)
+        assert after.last_at is not None
+        assert max(due, due + late) == after.last_at
+        assert replace(after, attempts=before, last_at=None, error=None) == replace(job, attempts=before)
+    else:
+        assert after is None
+
+
+def test_a_job_without_an_end_has_nothing_to_deliver() -> None:
+    """A webhook job is POSTed when it ended."""
+    attempt = Attempt(due=NOW, at=NOW, verdict=Verdict.RETRY, error="x")
+    with pytest.raises(IllegalMove):
+        attempted(a_job(State.RUNNING), attempt)
+    with pytest.raises(IllegalMove):
+        attempted(replace(a_job(State.DONE), way=Polling(60)), attempt)
