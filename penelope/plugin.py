@@ -10,7 +10,9 @@ import os
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+from typing_extensions import TypedDict  # before Python 3.12 pydantic takes only this one in a result model
 
 from penelope import jsontext
 

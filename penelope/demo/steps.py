@@ -77,15 +77,23 @@ class Walk:
         self._show.verified(f"{len(result['following'])} accounts; kept for {job['expires_in']:.0f} s more")
 
     async def _poll(self, request: Request) -> dict[str, Any]:
-        """Ask until the job has ended; meanwhile show what the page is doing."""
+        """Ask until the job has ended; meanwhile show how far the plugin says it is."""
         began = trio.current_time()
         with self._show.live() as live:
             while (job := _read(await self._worker.send(request), 200))["state"] == "running":
-                page = _read(await self._worker.send(Request(path="/main")), 200)
                 elapsed = trio.current_time() - began
-                live.update(f"{elapsed:4.1f} s  {job['state']}; main: {page['state']} on {page['url']}")
+                doing = await self._progress(job["job_id"])
+                live.update(f"{elapsed:4.1f} s  {job['state']}  {doing}")
                 await trio.sleep(POLL_EVERY_S)
         return job
+
+    async def _progress(self, job_id: str) -> str:
+        """The plugin's last `call.progress`, as `/activity` shows it; "" when the job has just ended."""
+        activity = _read(await self._worker.send(Request(path="/activity")), 200)
+        for call in activity["calls"]:
+            if call["job_id"] == job_id:
+                return f"{call['progress']:4.0%}  {call['note']}"
+        return ""
 
     async def _webhook_job(self, hook: str, deliveries: "trio.MemoryReceiveChannel[Delivery]") -> None:
         self._show.step("3. A job, delivered: the answer comes to you")

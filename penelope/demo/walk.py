@@ -25,16 +25,17 @@ FAILED: Final = 1
 INTERRUPTED: Final = 130  # as a shell would say it: 128 + SIGINT
 
 
-async def run_demo(out: Path | None) -> int:
+async def run_demo(out: Path | None, show: Show | None = None) -> int:
     """Walk through both ways of a job.
 
     Args:
         out: the folder for the screenshot; None: `penelope-demo` in the system's temporary folder.
+        show: where to say it; None: the terminal.
 
     Returns:
         The exit code: 0 when every step worked, 1 when one did not, 130 when it was interrupted.
     """
-    show = Show()
+    show = show or Show()
     folder = out or Path(tempfile.gettempdir()) / "penelope-demo"
     outcome = INTERRUPTED
     with tempfile.TemporaryDirectory(prefix="penelope-demo-", ignore_cleanup_errors=True) as home:

@@ -15,6 +15,7 @@ from typing import Any, Final
 import httpx
 import structlog
 import trio
+from structlog.contextvars import bind_contextvars
 
 from penelope.clock import Clock
 from penelope.errors import Stopping, Unavailable
@@ -118,7 +119,8 @@ class Supervisor:
         """
         self.refuse_when_unable()
         live, ticket = Live(call=call, since=self._parts.clock.now()), Ticket[Outcome]()
-        self._spawn(self._runner.plain, live, ticket, name=f"call {call.what} on {call.page.page_id}")
+        name = f"call {call.what} on {call.page.page_id}"
+        self._spawn(self._runner.plain, live, ticket, name=name, request_id=call.request_id)
         try:
             return await ticket.wait()
         except trio.Cancelled:
@@ -136,10 +138,11 @@ class Supervisor:
         """
         self.refuse_when_unable()
         live, ticket = Live(call=call, since=self._parts.clock.now()), Ticket[Job]()
-        self._spawn(self._runner.job, live, way, ticket, name=f"job {call.what} on {call.page.page_id}")
+        name = f"job {call.what} on {call.page.page_id}"
+        self._spawn(self._runner.job, live, way, ticket, name=name, request_id=call.request_id)
         return await ticket.wait()
 
-    async def run_apart(self, work: Callable[[], Any], name: str) -> Any:
+    async def run_apart(self, work: Callable[[], Any], *, name: str, request_id: str) -> Any:
         """Run something that a client's leaving must not cut off half-way, e.g. the opening of a page.
 
         Raises:
@@ -157,7 +160,7 @@ class Supervisor:
             finally:
                 ticket.refuse(Stopping("the worker stops"))
 
-        self._spawn(run, name=name)
+        self._spawn(run, name=name, request_id=request_id)
         return await ticket.wait()
 
     def refuse_when_unable(self) -> None:
@@ -187,10 +190,14 @@ class Supervisor:
         self._calls.cancel_scope.cancel(reason="second signal")
         self.deliveries.hurry()
 
-    def _spawn(self, function: Callable[..., Any], *arguments: Any, name: str) -> None:
+    def _spawn(self, function: Callable[..., Any], *arguments: Any, name: str, request_id: str) -> None:
         # In a context of its own: what a request left in its context variables (the whole request, its body included)
-        # must neither be seen by the work nor live as long.
-        Context().run(lambda: self._calls.start_soon(function, *arguments, name=name))
+        # must neither be seen by the work nor live as long. Its id goes along, for the log.
+        def spawn() -> None:
+            bind_contextvars(request_id=request_id)
+            self._calls.start_soon(function, *arguments, name=name)
+
+        Context().run(spawn)
 
 
 @asynccontextmanager

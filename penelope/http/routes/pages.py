@@ -54,7 +54,9 @@ def blueprint(worker: Worker) -> Blueprint:
         if asked.url is not None:
             allowed_url(asked.url)
         page: Page = await worker.supervisor.run_apart(
-            lambda: pages.open(asked.page_id, asked.url), name=f"opening of {asked.page_id}"
+            lambda: pages.open(asked.page_id, asked.url),
+            name=f"opening of {asked.page_id}",
+            request_id=reading.request_id(),
         )
         (shown,) = await _shown(worker, [page])
         return success(
@@ -73,7 +75,9 @@ def blueprint(worker: Worker) -> Blueprint:
     async def closed(page_id: str) -> Response:
         token = reading.lease_token()
         await worker.supervisor.run_apart(
-            lambda: pages.close(page_id, holder("close"), token), name=f"closing of {page_id}"
+            lambda: pages.close(page_id, holder("close"), token),
+            name=f"closing of {page_id}",
+            request_id=reading.request_id(),
         )
         return success({}, page_id=page_id)
 
