@@ -1,6 +1,7 @@
 """Pages of a real browser: what sites and plugins do to them, and how they come back."""
 
 import asyncio
+import random
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -317,7 +318,7 @@ async def test_popups_are_capped_and_closed_after_the_call(
 
     async def flood(page: Any, _: object) -> int:
         await page.evaluate("for (let i = 0; i < 12; i++) window.open('about:blank', 'w' + i)")
-        while len(page.context.pages) > 5:
+        while len(page.context.pages) > 5:  # noqa: ASYNC110 - its popups are closed beside
             await asyncio.sleep(0.02)
         return len(page.context.pages)
 
@@ -444,3 +445,25 @@ async def test_a_call_costs_little(tmp_path: Path) -> None:
         for _ in range(300):
             await tab.run(nothing, name="test/nothing")
         assert before == await driver.thread.run(tasks)
+
+
+async def test_cancelling_at_random_moments_leaves_nothing(tmp_path: Path, site: Site) -> None:
+    """B10, B29: no page without an owner, and the page works afterwards."""
+    dice = random.Random(7)
+    async with opened(tmp_path / "p") as (driver, tab):
+        context = (await driver.keeper.ready()).context
+        for number in range(30):
+            with trio.move_on_after(dice.uniform(0, 0.06)), suppress(SiteFailed):
+                await goto(tab, f"{site.url}/{dice.choice(['good', 'silent', 'alert', 'loop', 'typed'])}")
+            if number % 3 == 0:
+                with trio.move_on_after(dice.uniform(0, 0.2)):
+                    opened_tab = await driver.open_tab(f"t{number}")
+                    await opened_tab.close()
+            if dice.random() < 0.7:
+                await tab.heal()
+        await tab.heal()
+        assert "good" == await goto(tab, f"{site.url}/good")
+        await until(lambda: len(context.pages) == 1)
+        assert [tab.live] == driver.lives()
+        assert tab.live is not None
+        assert tab.live.run is None

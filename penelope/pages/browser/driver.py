@@ -6,7 +6,7 @@ Source: the port, `pages.driver`.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, TypeVar
 
@@ -114,14 +114,10 @@ class PlaywrightDriver:
     async def wait_stuck(self) -> None:
         await self.watch.stuck.wait()
 
-    async def ask(self, asked: Awaitable[_T], *, default: _T) -> _T:
-        """The answer of something asyncio-flavoured and bounded; `default` when the thread does not answer."""
-
-        async def wait() -> _T:
-            return await asked
-
+    async def ask(self, function: Callable[[], Awaitable[_T]], *, default: _T) -> _T:
+        """What something asyncio-flavoured and bounded says; `default` when the thread does not answer."""
         with trio.move_on_after(ANSWER_S):
-            return await self.thread.run(wait, grace=0.0)
+            return await self.thread.run(function, grace=0.0)
         return default
 
     def lives(self) -> list[Live]:

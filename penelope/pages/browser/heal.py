@@ -12,8 +12,11 @@ from penelope.pages.browser.session import answers
 from penelope.pages.driver import Healing
 
 FIRST_S = 0.5  # a page that is well answers in a millisecond
+TROUBLED_S = 0.1  # after a call that was cancelled, or whose navigation timed out
 STOP_S = 0.5
+SOOTHED_S = 0.5
 AGAIN_S = 1.0
+AGAIN_EVERY_S = 0.02
 ERROR_PAGE_S = 0.5  # it comes in about 20 ms
 KILL_S = 1.0
 SETTLE_S = 3.0
@@ -22,8 +25,14 @@ log = structlog.get_logger("penelope.browser")
 
 
 async def page_answers(live: Live, within_s: float) -> bool:
-    """Whether scripts run in the page."""
-    return live.usable and await answers(live.page.evaluate("1"), within_s)
+    """Whether scripts run in the page; one that a navigation ended is tried again in the next document."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + within_s
+    while live.usable and (left := until - loop.time()) > 0:
+        if await answers(live.page.evaluate("1"), left):
+            return True
+        await asyncio.sleep(AGAIN_EVERY_S)
+    return False
 
 
 async def settle(live: Live) -> bool:
@@ -43,11 +52,10 @@ async def settle(live: Live) -> bool:
 
 
 async def soothe(live: Live) -> None:
-    """Stop the load, the script that runs, and the dialog that waits; await the error page."""
+    """Stop the load, answer the dialog that waits, and await the error page."""
     cdp = live.cdp
     await asyncio.gather(
         answers(cdp.send("Page.stopLoading"), STOP_S),
-        answers(cdp.send("Runtime.terminateExecution"), STOP_S),
         answers(cdp.send("Page.handleJavaScriptDialog", {"accept": False}), STOP_S),
     )
     await settle(live)
@@ -62,9 +70,14 @@ async def heal(live: Live) -> Healing | None:
     if not live.usable:
         return None
     settled = await settle(live)
-    if await page_answers(live, FIRST_S):
+    troubled, live.troubled = live.troubled, False
+    if await page_answers(live, TROUBLED_S if troubled else FIRST_S):
         return Healing.STOPPED if settled else Healing.NONE
     await soothe(live)
+    if await page_answers(live, SOOTHED_S):
+        return Healing.STOPPED
+    # Only now: where no script runs it would hit the next one, Playwright's own.
+    await answers(live.cdp.send("Runtime.terminateExecution"), STOP_S)
     if await page_answers(live, AGAIN_S):
         return Healing.STOPPED
     return None

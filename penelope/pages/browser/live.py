@@ -57,6 +57,7 @@ class Live:
         url: of the main frame, as last seen.
         place: the last address that it may be opened at again.
         run: the call that works it; None between calls.
+        troubled: the last call was cancelled or timed out: a load, or a script, may hang.
         unsettled: an error page of a failed navigation may still be on its way.
         heartbeat, asked_at: of the heartbeat; `asked_at` is monotonic, None: not asked yet.
         suspicion: what to say when the call fails now: its page did not answer and is being judged.
@@ -78,6 +79,7 @@ class Live:
         self.place = BLANK
         self.run: Run[Any] | None = None
         self.unsettled = False
+        self.troubled = False
         self.error_page = asyncio.Event()
         self.heartbeat: asyncio.Task[bool] | None = None
         self.asked_at: float | None = None

@@ -94,6 +94,4 @@ def _make_task(loop: asyncio.AbstractEventLoop, coro: Any, **kwargs: Any) -> "as
     code = getattr(coro, "cr_code", None)
     if code is None or code.co_filename.startswith(_PLAYWRIGHT_INNER):
         return asyncio.Task(coro, loop=loop, **kwargs)  # Playwright's own bookkeeping: not the call's to end
-    task = asyncio.Task(run.guarded(coro), loop=loop, **kwargs)
-    run.adopt(task)
-    return task
+    return run.adopted(coro, **kwargs)

@@ -7,9 +7,11 @@ Source: docs/architecture.md, "The bridge".
 """
 
 import asyncio
+import inspect
 import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import suppress
+from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
 import trio
@@ -30,6 +32,10 @@ _given_up: list[object] = []
 
 class BrokenOff(BaseException):
     """Raised inside a call that blocks the browser's thread, to free the thread."""
+
+
+class Exited(Exception):
+    """A call tried to end more than itself: SystemExit, KeyboardInterrupt, GeneratorExit and the like."""
 
 
 class Abandoned(Exception):
@@ -115,9 +121,10 @@ class Run(Generic[_T]):
         if self.closed:
             self._report()
             return
-        coro = self.guarded(self._whole())
-        self._task = asyncio.Task(coro, loop=self._loop, name=self.name)
+        whole = self._whole()
+        self._task = asyncio.Task(self.guarded(whole), loop=self._loop, name=self.name)
         self._task.add_done_callback(self._done)
+        self._task.add_done_callback(partial(_close_unstarted, whole))
 
     async def _whole(self) -> _T:
         return await self._function(*self._args)
@@ -182,10 +189,13 @@ class Run(Generic[_T]):
         for task in self._helpers:
             task.cancel()
 
-    def adopt(self, task: "asyncio.Task[Any]") -> None:
-        """Know a task that the call started."""
+    def adopted(self, coro: Coroutine[Any, Any, Any], **kwargs: Any) -> "asyncio.Task[Any]":
+        """A task for something that the call starts."""
+        task = asyncio.Task(self.guarded(coro), loop=self._loop, **kwargs)
         self._helpers.add(task)
         task.add_done_callback(self._helpers.discard)
+        task.add_done_callback(partial(_close_unstarted, coro))
+        return task
 
     async def guarded(self, coro: Coroutine[Any, Any, Any]) -> Any:
         """Drive `coro` step by step: the loop knows whose step it is, and an abandoned one gets no further step."""
@@ -218,6 +228,12 @@ class Run(Generic[_T]):
             nursery.start_soon(crossing.work, name=f"crossing of {self.name}")
 
 
+def _close_unstarted(coro: Coroutine[Any, Any, Any], _: object) -> None:
+    """What was cancelled before its first step would be warned of as never awaited."""
+    if inspect.getcoroutinestate(coro) == inspect.CORO_CREATED:
+        coro.close()
+
+
 @types.coroutine
 def _steps(run: Run[Any], loop: BrowserLoop, coro: Coroutine[Any, Any, Any]) -> Generator[Any, Any, Any]:
     sent: Any = None
@@ -231,6 +247,10 @@ def _steps(run: Run[Any], loop: BrowserLoop, coro: Coroutine[Any, Any, Any]) -> 
             yielded = coro.send(sent) if thrown is None else coro.throw(thrown)
         except StopIteration as end:
             return end.value
+        except (Exception, asyncio.CancelledError, BrokenOff):
+            raise
+        except BaseException as error:  # sys.exit() in a plugin would end the loop, and the worker with it
+            raise Exited(f"{run.name} raised {type(error).__name__}") from error
         finally:
             loop.at_work = None
         sent, thrown = None, None

@@ -5,13 +5,14 @@ Trio-flavoured, but for what its docstring says is asyncio-flavoured.
 Source: the port, `pages.driver`.
 """
 
+import asyncio
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
 import trio
 
-from penelope.errors import BrowserLost, CallFailed, PenelopeError
+from penelope.errors import BrowserLost, CallFailed, PenelopeError, PluginFailed
 from penelope.pages.browser import heal as healing
 from penelope.pages.browser.live import BLANK, Live, open_live
 from penelope.pages.browser.run import GRACE_S, Abandoned, BrokenOff, Run
@@ -87,7 +88,7 @@ class PlaywrightTab:
         except BrokenOff:
             raise CallFailed(f"{name} blocked the browser's thread and was broken off") from None
         except Abandoned as error:
-            raise CallFailed(str(error)) from None
+            raise PluginFailed(str(error)) from None
         except PenelopeError:
             raise
         except Exception as error:
@@ -100,7 +101,7 @@ class PlaywrightTab:
         alive = True
         if is_gone(error):
             session = None if live is None else live.session
-            alive = session is not None and await self._driver.ask(session.settled_alive(), default=False)
+            alive = session is not None and await self._driver.ask(session.settled_alive, default=False)
             self._driver.keeper.look()
         return translate(error, page_id=self._page_id, browser_alive=alive)
 
@@ -113,7 +114,11 @@ class PlaywrightTab:
         live.begin(run)
         try:
             return await run.owning(body(live.page, run.cross))
+        except asyncio.CancelledError:
+            live.troubled = True
+            raise
         except Exception as error:
+            live.troubled = is_timeout(error)
             if live.suspicion is not None and is_playwright(error) and not is_timeout(error):
                 raise live.suspicion from error
             raise
