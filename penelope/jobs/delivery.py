@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
+import certifi
 import httpx
 import structlog
 import trio
@@ -86,11 +87,26 @@ async def open_client(transport: httpx.AsyncBaseTransport | None = None) -> Asyn
             limits=limits,
             trust_env=False,
             follow_redirects=False,
-            headers={"User-Agent": USER_AGENT, "Accept": "*/*", "Accept-Encoding": "identity"},
+            headers={
+                "User-Agent": USER_AGENT,
+                "Accept": "*/*",
+                "Accept-Encoding": "identity",
+                "Connection": "close",  # so that the receiver knows that nothing follows
+            },
             transport=transport,
+            verify=_trust(),
         ) as client
     ):
         yield client
+
+
+def _trust() -> ssl.SSLContext:
+    """The machine's own authorities (also SSL_CERT_FILE), since a receiver on the LAN may have a certificate of a
+    company's; and the public ones, for a machine that has none.
+    """
+    context = ssl.create_default_context()
+    context.load_verify_locations(certifi.where())
+    return context
 
 
 async def post(client: httpx.AsyncClient, job: Job, *, key: str, due: float, clock: Clock) -> Attempt:

@@ -1,0 +1,23 @@
+"""Waiting for what announces itself by no event: another process, the other end of a socket."""
+
+from collections.abc import Awaitable, Callable
+
+import trio
+
+LOOK_AGAIN_S = 0.02
+
+
+async def until(condition: Callable[[], bool | Awaitable[bool]], within_s: float = 10.0) -> None:
+    """Return once the condition holds.
+
+    Raises:
+        trio.TooSlowError: it did not, in time.
+    """
+    with trio.fail_after(within_s):
+        while not await _holds(condition):  # noqa: ASYNC110  # see above
+            await trio.sleep(LOOK_AGAIN_S)
+
+
+async def _holds(condition: Callable[[], bool | Awaitable[bool]]) -> bool:
+    held = condition()
+    return held if isinstance(held, bool) else await held
