@@ -22,7 +22,11 @@ def configure(style: Literal["auto", "json", "text"], level: int = logging.INFO)
     """Set logging up for the process; `auto` is text in a terminal and JSON elsewhere."""
     text = style == "text" or (style == "auto" and sys.stderr.isatty())
     last: tuple[Processor, ...] = (
-        (structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback),)
+        (
+            structlog.dev.ConsoleRenderer(
+                colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+            ),
+        )
         if text
         else (structlog.processors.format_exc_info, structlog.processors.JSONRenderer())
     )

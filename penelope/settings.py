@@ -217,9 +217,19 @@ def _split(value: Any, separator: str) -> Any:
 
 
 def _shown(value: object) -> str:
-    if isinstance(value, tuple):
-        return ("x" if value and isinstance(value[0], int) else ":").join(str(part) for part in value)
-    return "" if value is None else str(value)
+    """As it would stand in the environment."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return str(int(value))
+        case (int(), int()):
+            return "x".join(map(str, value))
+        case (Path(), *_):
+            return ":".join(map(str, value))
+        case tuple():
+            return ",".join(map(str, value))
+    return str(value)
 
 
 def _explained(error: ValidationError) -> Iterator[str]:

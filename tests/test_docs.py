@@ -439,7 +439,7 @@ curl -s "$BASE/jobs/$JOB" -H "$AUTH"     # "state": "running", then "done"
 @pytest.mark.parametrize("page", [README, DOCS / "jobs.md"], ids=lambda page: page.name)
 def test_both_ways_are_the_owners_lines(page: Path) -> None:
     """They work as they stand, with only host and key changed; the whole road is tried by tests/io."""
-    assert BOTH_WAYS in blocks(page, "bash")
+    assert BOTH_WAYS in "\n".join(blocks(page, "bash"))
 
 
 CURLS = [
