@@ -200,7 +200,7 @@ async def test_nothing_outlives_a_killed_worker(tmp_path: Path, site: Site, afte
     finally:
         worker.kill()
         worker.stderr.close()
-        await trio.to_thread.run_sync(worker.wait)
+        worker.wait(5)
     await until(lambda: not _marked(str(tmp_path)), 5)
     async with opened(profile) as (_, tab):
         assert "good" == await goto(tab, f"{site.url}/good")

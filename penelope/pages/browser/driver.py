@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from playwright.async_api import Page
 
 ANSWER_S = 5.0  # for what the browser answers from memory
+END_S = 15.0
 
 _T = TypeVar("_T")
 
@@ -195,4 +196,5 @@ async def open_browser(options: BrowserOptions, cookies: str | None) -> AsyncIte
                     yield driver
                     nursery.cancel_scope.cancel(reason="the browser is closed")
             finally:
-                await driver.keeper.end()
+                with trio.move_on_after(END_S, shield=True):  # more than it ever takes
+                    await driver.keeper.end()

@@ -20,6 +20,7 @@ from penelope.pages.browser.crossing import Crossing, call
 from penelope.pages.browser.loop import BrowserLoop, current_run
 
 GRACE_S = 2.0  # what a cancelled call gets to end by itself
+END_S = 20.0  # over everything that ending a cancelled call may take
 HELPERS_GRACE_S = 1.0  # what the tasks it left behind get
 
 _T = TypeVar("_T")
@@ -75,7 +76,7 @@ class Run(Generic[_T]):
     # On Trio's side.
 
     async def wait(self, end: "Callable[[Run[_T]], Awaitable[None]]") -> _T:
-        """Start it and wait for its end; when cancelled, `end` it (shielded and bounded, which is `end`'s affair).
+        """Start it and wait for its end; when cancelled, `end` it, shielded and bounded.
 
         Raises whatever the coroutine raised, as it is.
         """
@@ -87,7 +88,8 @@ class Run(Generic[_T]):
                 else:
                     self._error = asyncio.CancelledError()
             except trio.Cancelled:
-                await end(self)
+                with trio.move_on_after(END_S, shield=True):
+                    await end(self)
                 raise
             finally:
                 self._nursery = None
@@ -137,7 +139,7 @@ class Run(Generic[_T]):
         finally:
             current_run.reset(token)
             if self._helpers:
-                await self._end_helpers()
+                await self._end_helpers()  # noqa: ASYNC102  asyncio: bounded by its own timeout
 
     async def _end_helpers(self) -> None:
         """What a call leaves behind ends with it: nothing of it may work the page later."""
@@ -216,7 +218,7 @@ class Run(Generic[_T]):
         except asyncio.CancelledError:
             if not crossing.answer.done():
                 crossing.cancel(self._token)
-                await asyncio.wait([crossing.answer])
+                await asyncio.wait([crossing.answer])  # noqa: ASYNC102  asyncio: until the cancelled function has ended
             raise
 
     def _spawn(self, crossing: "Crossing") -> None:
@@ -256,5 +258,5 @@ def _steps(run: Run[Any], loop: BrowserLoop, coro: Coroutine[Any, Any, Any]) -> 
         sent, thrown = None, None
         try:
             sent = yield yielded
-        except BaseException as error:
+        except BaseException as error:  # noqa: ASYNC103  thrown into the coroutine above
             thrown = error

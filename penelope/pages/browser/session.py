@@ -103,7 +103,7 @@ class Session:
         except TimeoutError:
             raise StartError(f"the browser did not start within {START_S:g} s") from None
         except (Error, OSError) as error:
-            raise StartError(f"the browser did not start: {_why(str(error))}") from error
+            raise StartError(f"the browser {self.executable} did not start: {_why(str(error))}") from error
         finally:
             if self.driver is None and len(loop.drivers) > before:
                 self.driver = _process(loop.drivers[-1])
@@ -241,7 +241,8 @@ def _why(message: str) -> str:
     for line in message.splitlines():
         if ("ERROR" in line and "]" in line) or "error while loading" in line or "cannot" in line.lower():
             return line.strip()[:300]
-    return clean(message)[:300]
+    said = [line.partition("[err] ")[2].strip() for line in message.splitlines() if "[err] " in line]
+    return clean(said[-1] if said else message)[:300]
 
 
 async def answers(asked: Awaitable[_T], within_s: float) -> bool:

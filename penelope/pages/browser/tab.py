@@ -123,7 +123,7 @@ class PlaywrightTab:
                 raise live.suspicion from error
             raise
         finally:
-            await live.end()
+            await live.end()  # noqa: ASYNC102  asyncio: bounded by its own timeout
             self._driver.close_strays(live.session)
 
     async def _end(self, run: Run[Any]) -> None:

@@ -112,4 +112,5 @@ async def open_thread() -> AsyncIterator[BrowserThread]:
     try:
         yield thread
     finally:
-        await thread.close()
+        with trio.move_on_after(2 * JOIN_S, shield=True):
+            await thread.close()
