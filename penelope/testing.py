@@ -92,11 +92,10 @@ async def open_page() -> AsyncGenerator[Page]:
             Path(setting) if setting else None, bundled=Path(playwright.chromium.executable_path)
         )
         sandboxed, _ = sandbox()
-        browser = await playwright.chromium.launch(executable_path=chosen, chromium_sandbox=sandboxed)
-        try:
+        async with await playwright.chromium.launch(
+            executable_path=chosen, chromium_sandbox=sandboxed
+        ) as browser:
             yield await browser.new_page()
-        finally:
-            await browser.close()
 
 
 async def run_plugin(plugin: Plugin, page: Page, /, *, job_id: str | None = None, **parameters: Any) -> Tried:

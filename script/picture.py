@@ -15,11 +15,10 @@ from penelope.demo.walk import run_demo
 
 PICTURE = Path(__file__).resolve().parent.parent / "docs" / "demo.svg"
 WIDTH = 104
-POLLS = 2  # of all the lines that say "still running"
 
 
 class Painter(Show):
-    """Says it to a console that remembers, without what repeats itself."""
+    """Says it to a console that remembers."""
 
     def __init__(self) -> None:
         # No terminal, so that nothing is drawn over; its colours are recorded all the same.
@@ -27,14 +26,6 @@ class Painter(Show):
             file=io.StringIO(), record=True, width=WIDTH, highlight=False, force_terminal=False
         )
         super().__init__(self.console)
-        self._polls = 0
-
-    def note(self, words: str) -> None:
-        if " s  running; " in words:
-            self._polls += 1
-            if self._polls > POLLS:
-                return
-        super().note(words)
 
     def svg(self) -> str:
         """The picture, with the reader's own monospace font: Rich would have it fetched from somewhere."""
