@@ -1,0 +1,92 @@
+"""How the tests speak to the app: httpx over ASGI, with the two things that matter here and that neither
+`httpx.ASGITransport` nor Quart's test client has together: an answer is streamed, so that a download can break off, and
+a client that is cancelled is seen by the app as one that hung up, which Hypercorn tells it in the same words.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import httpx
+import trio
+from quart_trio import QuartTrio
+
+
+class Exchange(httpx.AsyncByteStream):
+    """One request and its answer, seen from both ends."""
+
+    def __init__(self, body: bytes) -> None:
+        self.status = 0
+        self.headers: list[tuple[bytes, bytes]] = []
+        self.begun = trio.Event()
+        self._body: bytes | None = body
+        self._left = trio.Event()
+        self._put, self._get = trio.open_memory_channel[bytes](0)
+
+    async def receive(self) -> dict[str, Any]:
+        if self._body is not None:
+            body, self._body = self._body, None
+            return {"type": "http.request", "body": body, "more_body": False}
+        await self._left.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Any) -> None:
+        await trio.lowlevel.checkpoint()
+        if message["type"] == "http.response.start":
+            self.status, self.headers = message["status"], list(message["headers"])
+            self.begun.set()
+            return
+        if message.get("body"):
+            try:
+                await self._put.send(bytes(message["body"]))
+            except trio.BrokenResourceError:
+                return  # nobody reads any more: a server drops it
+        if not message.get("more_body"):
+            await self._put.aclose()
+
+    def leave(self) -> None:
+        self._left.set()
+        self._get.close()
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for chunk in self._get:
+            yield chunk
+
+    async def aclose(self) -> None:
+        self.leave()
+
+
+class AppTransport(httpx.AsyncBaseTransport):
+    """Requests to `app`; each runs in `serving`, the server's nursery, as it would under Hypercorn."""
+
+    def __init__(self, app: QuartTrio, serving: trio.Nursery) -> None:
+        self._app: Callable[..., Awaitable[None]] = app
+        self._serving = serving
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        exchange = Exchange(await request.aread())
+        self._serving.start_soon(self._app, _scope(request), exchange.receive, exchange.send)
+        try:
+            await exchange.begun.wait()
+        except trio.Cancelled:
+            exchange.leave()
+            raise
+        return httpx.Response(exchange.status, headers=exchange.headers, stream=exchange)
+
+
+def _scope(request: httpx.Request) -> dict[str, Any]:
+    return {
+        "type": "http",
+        "asgi": {"spec_version": "2.3", "version": "3.0"},
+        "http_version": "1.1",
+        "method": request.method,
+        "scheme": request.url.scheme,
+        "path": request.url.path,
+        "raw_path": request.url.raw_path.partition(b"?")[0],
+        "query_string": request.url.query,
+        "root_path": "",
+        "headers": [(name.lower(), value) for name, value in request.headers.raw],
+        "client": ("127.0.0.1", 40000),
+        "server": ("127.0.0.1", 5000),
+        "state": {},
+        "extensions": {},
+    }
