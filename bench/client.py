@@ -33,10 +33,17 @@ class Connection:
     sent_at: float = 0.0
     times: list[float] = field(default_factory=list)
     last: bytes = b""
+    closing: bool = False
 
     def say(self, request: Request) -> None:
         self.sent_at = time.perf_counter()
         self.socket.sendall(request)
+
+    def renew(self) -> None:
+        """Connect again, after an answer that said it was the connection's last; servers do so now and then."""
+        port = self.socket.getpeername()[1]
+        self.socket.close()
+        self.socket, self.closing = connect(port), False
 
     def hear(self) -> tuple[int, bytes] | None:
         """The next answer when it is whole, status and body."""
@@ -55,7 +62,7 @@ class Connection:
         body = bytes(self.buffer[end + 4 : end + 4 + length])
         del self.buffer[: end + 4 + length]
         self.times.append((time.perf_counter() - self.sent_at) * 1000)
-        self.last = body
+        self.last, self.closing = body, b"\r\nconnection: close" in head
         return int(head[9:12]), body
 
 
@@ -80,6 +87,10 @@ def drive(connections: list[Connection], until: Callable[[], bool]) -> None:
             answer = key.data.hear()
             if answer is None:
                 continue
+            if key.data.closing:
+                selector.unregister(key.data.socket)
+                key.data.renew()
+                selector.register(key.data.socket, selectors.EVENT_READ, key.data)
             try:
                 key.data.say(key.data.script.send(answer))
             except StopIteration:
@@ -148,9 +159,11 @@ class Client:
         deadline = began + order.get("seconds", 3600.0)
         drive(connections, lambda: time.perf_counter() >= deadline)
         took = time.perf_counter() - began
-        if not keeps:
-            for sock in sockets:
-                sock.close()
+        if keeps:
+            self.kept[port] = connections[0].socket
+        else:
+            for connection in connections:
+                connection.socket.close()
         times = [taken for connection in connections for taken in connection.times]
         return {
             "seconds": took,
