@@ -617,6 +617,16 @@ def test_the_nursery_tree_has_the_names_of_the_tasks() -> None:
     assert [] == sorted(name for name in named if name not in tree)
 
 
+def test_the_tree_has_every_room() -> None:
+    """Each module and package of `penelope/`, and each module of its inner packages' pure core and IO."""
+    tree = section(DOCS / "architecture.md", "The tree")
+    rooms = {path.stem for path in (ROOT / "penelope").iterdir() if path.suffix == ".py" or path.is_dir()}
+    jobs = {path.stem for path in (ROOT / "penelope/jobs").glob("*.py")} - {"__init__"}
+
+    assert [] == sorted(room for room in rooms - {"__pycache__"} if not re.search(rf"\b{room}\b", tree))
+    assert [] == sorted(module for module in jobs if not re.search(rf"\b{module}\b", tree))
+
+
 def test_the_floors_are_those_of_the_contracts() -> None:
     """The layers that the architecture lists are those that import-linter holds, without the planned ones."""
     config = tomllib.loads(text_of(ROOT / "pyproject.toml"))
