@@ -16,7 +16,7 @@ import penelope
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "penelope"
-MADE_HERE = {".git", ".venv", ".nox", ".cache", ".idea", ".vscode", "dist", "build", "store"}
+MADE_HERE = {".git", ".venv", ".nox", ".cache", ".hypothesis", ".idea", ".vscode", "dist", "build", "store"}
 TEXT = {"", ".py", ".md", ".toml", ".sql", ".html", ".css", ".js", ".jinja", ".svg", ".txt", ".yaml", ".yml"}
 
 
