@@ -63,16 +63,27 @@ class Crossing(Protocol):
 class PluginError(Exception):
     """A failure in the plugin's own words: the client gets them, with this status.
 
+    Anything may be given as the message, e.g. the exception that it is about; its text counts.
+
     Raises:
-        ValueError: a status outside 400–599.
+        ValueError: a status that is no whole number from 400 to 599.
     """
 
-    def __init__(self, message: str, *, status: int = 500) -> None:
-        if not 400 <= status <= 599:
-            raise ValueError(f"PluginError: status is {status}, not 400 to 599")
+    def __init__(self, message: object, *, status: int = 500) -> None:
         super().__init__(message)
-        self.message = message
-        self.status = status
+        self.message = str(message)
+        self.status = checked_status(status)
+
+
+def checked_status(status: object) -> int:
+    """The status of a failure.
+
+    Raises:
+        ValueError: it is no whole number from 400 to 599.
+    """
+    if not isinstance(status, int) or not 400 <= status <= 599:
+        raise ValueError(f"PluginError: status is {status!r}, not a whole number from 400 to 599")
+    return int(status)
 
 
 class Call:

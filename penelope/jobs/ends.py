@@ -88,7 +88,15 @@ class JobEnds:
 
     async def _tell(self, job_id: str, owed: _Owed) -> None:
         # What is owed already is written by the retry, all of it at once.
-        if job_id in self._owed or not await self._write(owed):
+        if job_id in self._owed:
+            self._owed[job_id] = owed
+            return
+        try:
+            written = await self._write(owed)
+        except trio.Cancelled:  # perhaps written, perhaps not: to write it twice is harmless
+            self._owed[job_id] = owed
+            raise
+        if not written:
             self._owed[job_id] = owed
 
     async def _write(self, owed: _Owed) -> bool:

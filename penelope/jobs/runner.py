@@ -6,20 +6,20 @@ Source: contract, sections 2, 5 and 8; design, section 4.
 import os
 import secrets
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import structlog
 import trio
 
 from penelope.clock import Clock
-from penelope.errors import PenelopeError, Stopping, StoreBusy, StoreFull
+from penelope.errors import Stopping, StoreBusy, StoreFull
 from penelope.jobs import transitions
 from penelope.jobs.calls import Live
 from penelope.jobs.ends import JobEnds
 from penelope.jobs.model import Job, Way, Webhook
 from penelope.jobs.store import JobStore
 from penelope.jobs.ticket import Ticket
-from penelope.outcome import Outcome
+from penelope.outcome import Outcome, failure
 from penelope.pages.claim import Holder
 from penelope.pages.driver import Tab
 from penelope.pages.manager import PageManager
@@ -80,8 +80,8 @@ class Runner:
                     outcome = await self._work(live, tab)
                     status = outcome.status
                     ticket.give(outcome)
-        except PenelopeError as exc:
-            ticket.refuse(exc)
+        except Exception as exc:  # the request's to answer; a bug must not end the other calls
+            _refuse(ticket, exc)
         finally:
             self._lives.over(live, status)
             ticket.refuse(_stopped())
@@ -114,20 +114,38 @@ class Runner:
                     outcome = await self._work(live, tab)
                     ended = transitions.finish(job, outcome, self._clock.now())
                     with trio.move_on_after(STORE_GRACE_S, shield=True):  # a stop must not lose what is known
-                        await self._ends.finish(ended)
-                    self._log(live, "end", outcome.status)
-        except PenelopeError as exc:
-            ticket.refuse(exc)
+                        ended = await self._finish(job, ended)
+                    self._log(live, "end", ended.status)
+        except Exception as exc:  # the request's to answer; a bug must not end the other calls
+            _refuse(ticket, exc)
         finally:
             self._lives.over(live, None if ended is None else ended.status)
             ticket.refuse(_stopped())
         if ended is not None and isinstance(way, Webhook):
             self._deliver(ended)
 
+    async def _finish(self, job: Job, ended: Job) -> Job:
+        """Note the end; one that the store can never take, e.g. a result of 1 GB, becomes an end that says so."""
+        try:
+            await self._ends.finish(ended)
+        except Exception:
+            log.exception("a job's end cannot be stored", job_id=job.job_id, chars=len(ended.result or ""))
+            text = "the result could not be stored; the worker's log has the details"
+            outcome = failure(500, text, page_id=job.page_id, kind="worker")
+            ended = transitions.finish(job, outcome, ended.ended_at)
+            await self._ends.finish(ended)
+        return ended
+
     async def _work(self, live: Live, tab: Tab) -> Outcome:
+        """What the call comes to. A bug of the worker's own is an outcome too: it must not end the other calls."""
         call = live.call
         host = CallHost(live, self._store, self._media)
-        outcome = await work(tab, call.make_body(live, host), name=call.what, limit_s=call.limit_s)
+        try:
+            outcome = await work(tab, call.make_body(live, host), name=call.what, limit_s=call.limit_s)
+        except Exception:
+            log.exception("the worker failed on a call", work=call.what)
+            text = "the worker failed on this call; its log has the details"
+            outcome = failure(500, text, page_id=call.page.page_id, kind="worker")
         call.page.line.settling()
         await self._pages.save_cookies()
         return outcome
@@ -176,6 +194,12 @@ class CallHost(Host):
         self, source: "bytes | str | os.PathLike[str]", filename: str, content_type: str
     ) -> MediaLink:
         return await self._media.put(source, filename, content_type, self._live.job_id)
+
+
+def _refuse(ticket: Ticket[Any], error: Exception) -> None:
+    if ticket.answered:
+        log.error("the worker failed after it had answered", exc_info=error)
+    ticket.refuse(error)
 
 
 def _stopped() -> Stopping:

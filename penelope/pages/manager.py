@@ -14,7 +14,7 @@ import structlog
 import trio
 
 from penelope.clock import Clock
-from penelope.errors import BadParameter, CallFailed, Conflict, NotFound, PageMissing
+from penelope.errors import BadParameter, Conflict, NotFound, PageMissing
 from penelope.pages import lease as leases
 from penelope.pages.claim import Holder, Line
 from penelope.pages.driver import Driver, Tab
@@ -196,8 +196,8 @@ class PageManager:
         with trio.move_on_after(COOKIES_TIMEOUT_S):
             try:
                 text = await self.driver.cookies()
-            except CallFailed as exc:
-                log.warning("cookies not read", error=exc.message)
+            except Exception as exc:  # whatever it is, the call has its outcome already
+                log.warning("cookies not read", error=str(exc))
         if text is None or text == self._cookies:
             return
         try:

@@ -11,7 +11,7 @@ import trio
 from penelope.errors import CallFailed, PenelopeError, TimedOut
 from penelope.outcome import Outcome, failure, from_error
 from penelope.pages.driver import Body, Healing, Tab
-from penelope.plugin import PluginError
+from penelope.plugin import PluginError, checked_status
 
 LIMIT_SLACK_S: Final = 1.0
 
@@ -35,7 +35,11 @@ async def work(tab: Tab, body: Body[str], *, name: str, limit_s: float | None = 
 
     async def run() -> None:
         nonlocal outcome
-        outcome = Outcome(200, await tab.run(body, name=name))
+        try:
+            outcome = Outcome(200, await tab.run(body, name=name))
+        except Exception as error:
+            # Here already: Trio writes the repr of what a task dies of, and that may raise.
+            outcome = _outcome(error, tab.page_id, name)
 
     try:
         async with trio.open_nursery() as claim:
@@ -51,14 +55,26 @@ async def work(tab: Tab, body: Body[str], *, name: str, limit_s: float | None = 
     return outcome
 
 
-def _outcome(group: BaseExceptionGroup[Exception], page_id: str, name: str) -> Outcome:
-    error = _first(group)
+def _outcome(raised: BaseException, page_id: str, name: str) -> Outcome:
+    error = _first(raised)
+    try:
+        return _said(error, page_id, name)
+    except Exception:  # an error of a plugin's own making may hold anything, and break when it is read
+        log.exception("an error could not be read", work=name, type=type(error).__name__)
+        return _unsaid(error, page_id, name)
+
+
+def _said(error: BaseException, page_id: str, name: str) -> Outcome:
     if isinstance(error, PluginError):
-        return failure(error.status, error.message, page_id=page_id)
+        return failure(checked_status(error.status), str(error.message), page_id=page_id)
     if isinstance(error, PenelopeError):
         log.info("call failed", work=name, kind=error.kind, error=error.message)
         return from_error(error, page_id)
     log.error("plugin failed", work=name, exc_info=error)
+    return _unsaid(error, page_id, name)
+
+
+def _unsaid(error: BaseException, page_id: str, name: str) -> Outcome:
     reason = f"{name} failed: {type(error).__name__}; the worker's log has the details"
     return failure(500, reason, page_id=page_id, kind="plugin")
 
@@ -75,6 +91,8 @@ async def _heal(tab: Tab) -> None:
         how = await tab.heal()
     except CallFailed as exc:
         log.warning("page not healed", page_id=tab.page_id, error=exc.message)
+    except Exception:  # the call has its outcome; the next one opens the page afresh if it must
+        log.exception("healing failed", page_id=tab.page_id)
     else:
         if how is not Healing.NONE:
             log.info("page healed", page_id=tab.page_id, how=how.value)

@@ -169,7 +169,7 @@ def _in_savepoint(connection: sqlite3.Connection, write: _Write, *, alone: bool)
 def _translated(function: Transaction[_Result], connection: sqlite3.Connection) -> _Result:
     try:
         return function(connection)
-    except sqlite3.OperationalError as exc:
+    except sqlite3.Error as exc:
         raise explained(exc) from exc
 
 
@@ -177,7 +177,7 @@ def explained(error: sqlite3.Error) -> Exception:
     """SQLite's refusal as one of Penelope's errors; anything that is a bug of ours stays what it is."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     match code:
-        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED | sqlite3.SQLITE_PROTOCOL:
             refusal: PenelopeError = StoreBusy(
                 f"the store is locked by another program for more than {BUSY_TIMEOUT_S:.0f} s",
                 headers={"Retry-After": "5"},
@@ -185,6 +185,8 @@ def explained(error: sqlite3.Error) -> Exception:
         case (
             sqlite3.SQLITE_FULL
             | sqlite3.SQLITE_IOERR
+            | sqlite3.SQLITE_NOMEM
+            | sqlite3.SQLITE_PERM
             | sqlite3.SQLITE_READONLY
             | sqlite3.SQLITE_CANTOPEN
             | sqlite3.SQLITE_CORRUPT

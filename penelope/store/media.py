@@ -7,6 +7,7 @@ removed at the next start.
 Source: contract, section 6.
 """
 
+import errno
 import os
 import re
 import secrets
@@ -28,6 +29,7 @@ MEDIA_KEEP_S: Final = 300.0
 MAX_NAME_BYTES: Final = 200
 TOKEN_BYTES: Final = 32
 
+_DISK_FAULTS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EFBIG})
 _CONTENT_TYPE = re.compile(r"[\w.+-]{1,100}/[\w.+-]{1,100}(; ?[\w.+-]{1,50}=[\w.+-]{1,50})?", re.ASCII)
 _INSERT = """
     INSERT INTO media (token, file, filename, content_type, size, job_id, created_at, expires_at)
@@ -35,7 +37,7 @@ _INSERT = """
 """
 _GET = "SELECT * FROM media WHERE token = :token AND (expires_at IS NULL OR expires_at > :now)"
 _CONSUME = "DELETE FROM media WHERE token = :token RETURNING file, size"
-_EXPIRED = "DELETE FROM media WHERE expires_at <= :now RETURNING file, size"
+_EXPIRED = "DELETE FROM media WHERE expires_at <= :now RETURNING token, file, size"
 _ORPHANS = """
     DELETE FROM media WHERE job_id IS NOT NULL AND job_id NOT IN (SELECT job_id FROM jobs) RETURNING file
 """
@@ -132,8 +134,12 @@ class MediaStore:
         except BaseException as exc:
             self.unclaimed -= size
             (self._folder / name).unlink(missing_ok=True)
-            if isinstance(exc, OSError | StoreFull):
-                raise MediaFull(f"media: the file could not be stored: {exc}") from exc
+            if isinstance(exc, OSError) and exc.errno not in _DISK_FAULTS:
+                raise PluginFailed(f"media: the file cannot be read: {exc.strerror}") from exc
+            if isinstance(exc, OSError):  # without the path, which is nobody's business
+                raise MediaFull(f"media: the file could not be stored: {exc.strerror}") from exc
+            if isinstance(exc, StoreFull):
+                raise MediaFull(f"media: the file could not be stored: {exc.message}") from exc
             raise
 
     async def find(self, token: str) -> MediaFile | None:
@@ -185,9 +191,11 @@ class MediaStore:
         if not waiting:
             return 0
         gone = await self._database.write(
-            lambda c: [(row["file"], row["size"]) for row in c.execute(_EXPIRED, {"now": now}).fetchall()]
+            lambda c: [tuple(row) for row in c.execute(_EXPIRED, {"now": now}).fetchall()]
         )
-        await self._dropped(gone)
+        for token, *_ in gone:
+            self._sent.pop(token, None)
+        await self._dropped([(name, size) for _, name, size in gone])
         return len(gone)
 
     async def _consume(self, token: str) -> None:
