@@ -3,10 +3,12 @@
 Source: contract, sections 2 and 5.
 """
 
+from functools import cache
 from typing import Any
 
 from quart import Blueprint, Response, request
 
+from penelope import outcome
 from penelope.errors import MethodNotAllowed, NotFound
 from penelope.http import reading
 from penelope.http.envelope import answer, success
@@ -14,6 +16,7 @@ from penelope.http.worker import Worker
 from penelope.jobs import options, views
 from penelope.jobs.calls import Planned, plugin_body
 from penelope.jobs.model import Way
+from penelope.outcome import Outcome
 from penelope.pages import lease as leases
 from penelope.registry import Plugin
 
@@ -22,9 +25,13 @@ def blueprint(worker: Worker) -> Blueprint:
     """The routes under `/api/v1/{page_id}/plugin` and `/api/v1/plugins`."""
     routes = Blueprint("plugins", __name__)
 
+    @cache  # which plugins there are does not change while the worker lives
+    def shown() -> Outcome:
+        return outcome.success(None, {"plugins": [_shown(plugin) for plugin in worker.registry.values()]})
+
     @routes.get("/api/v1/plugins")
     async def listed() -> Response:
-        return success({"plugins": [_shown(plugin) for plugin in worker.registry.values()]})
+        return answer(shown())
 
     @routes.route("/api/v1/<page:page_id>/plugin/<family>/<name>", methods=["GET", "POST"])
     async def call(page_id: str, family: str, name: str) -> Response:

@@ -3,6 +3,8 @@
 Source: contract, sections 1 and 7.
 """
 
+from functools import cache
+
 from prometheus_client import CONTENT_TYPE_LATEST
 from quart import Blueprint, Response
 
@@ -15,6 +17,15 @@ from penelope.http.worker import Worker
 def blueprint(worker: Worker) -> Blueprint:
     """`/healthz`, `/readyz`, `/metrics`, `/api/v1/activity`, `/openapi.json` and `/docs`."""
     routes = Blueprint("status", __name__)
+
+    # Made once: nothing in them changes while the worker lives, and they are open to whoever asks without a key.
+    @cache
+    def description() -> bytes:
+        return jsontext.dumps(openapi.document(worker)).encode()
+
+    @cache
+    def description_to_read() -> str:
+        return docs_page.render(openapi.document(worker))
 
     @routes.get("/healthz")
     async def healthz() -> Response:
@@ -38,11 +49,11 @@ def blueprint(worker: Worker) -> Blueprint:
 
     @routes.get("/openapi.json")
     async def described() -> Response:
-        return json_response(jsontext.dumps(openapi.document(worker)).encode())
+        return json_response(description())
 
     @routes.get("/docs")
     async def docs() -> Response:
-        page = Response(docs_page.render(openapi.document(worker)), content_type="text/html; charset=utf-8")
+        page = Response(description_to_read(), content_type="text/html; charset=utf-8")
         page.headers["Content-Security-Policy"] = "default-src 'none'; style-src 'unsafe-inline'"
         return page
 
