@@ -4,6 +4,7 @@ import asyncio
 import gc
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -57,12 +58,14 @@ async def test_run_waits_for_the_task_not_for_its_future() -> None:
     """Cancelled, it returns when the coroutine has really ended."""
     seen: list[str] = []
 
+    async def end_slowly() -> None:
+        await asyncio.sleep(0.2)
+        seen.append("ended")
+
     async def body() -> None:
-        try:
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(end_slowly)
             await asyncio.sleep(60)
-        finally:
-            await asyncio.sleep(0.2)  # noqa: ASYNC102  its slow end is the point
-            seen.append("ended")
 
     async with open_thread() as thread:
         with trio.move_on_after(0.1):

@@ -260,7 +260,7 @@ async def test_a_browser_that_does_not_start_says_so_in_one_line(tmp_path: Path)
         async with open_browser(BrowserOptions(profile=tmp_path / "p", executable=broken), None):
             raise AssertionError("opened")
     assert "\n" not in caught.value.message
-    assert caught.value.message.startswith("the browser did not start: ")
+    assert f"the browser {broken} did not start: cannot open display" == caught.value.message
     with pytest.raises(NoBrowser, match=r"PENELOPE_BROWSER is .*: there is no such file"):
         async with open_browser(BrowserOptions(profile=tmp_path / "p", executable=tmp_path / "none"), None):
             raise AssertionError("opened")

@@ -46,6 +46,14 @@ class Crossing:
         """On Trio's side."""
         call(self._loop, self.answer.cancel)
 
+    async def end(self, token: trio.lowlevel.TrioToken) -> None:
+        """Leave it: nothing when it was answered, else the function is cancelled and its end waited for.
+        Asyncio-flavoured.
+        """
+        if not self.answer.done():
+            self.cancel(token)
+            await asyncio.wait([self.answer])
+
     def cancel(self, token: trio.lowlevel.TrioToken) -> None:
         """On asyncio's side."""
         try:

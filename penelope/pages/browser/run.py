@@ -10,7 +10,7 @@ import asyncio
 import inspect
 import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
@@ -133,16 +133,15 @@ class Run(Generic[_T]):
 
     async def owning(self, work: Awaitable[_U]) -> _U:
         """Await a plugin's work; the tasks that it started, and left, are ended before this returns."""
-        token = current_run.set(self)
-        try:
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(self._end_helpers)
+            stack.callback(current_run.reset, current_run.set(self))
             return await work
-        finally:
-            current_run.reset(token)
-            if self._helpers:
-                await self._end_helpers()  # noqa: ASYNC102  asyncio: bounded by its own timeout
 
     async def _end_helpers(self) -> None:
         """What a call leaves behind ends with it: nothing of it may work the page later."""
+        if not self._helpers:
+            return
         for task in self._helpers:
             task.cancel()
         _, stubborn = await asyncio.wait(self._helpers, timeout=HELPERS_GRACE_S)
@@ -213,13 +212,9 @@ class Run(Generic[_T]):
             self._token.run_sync_soon(self._spawn, crossing)
         except trio.RunFinishedError:
             raise asyncio.CancelledError from None
-        try:
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(crossing.end, self._token)
             return await asyncio.shield(crossing.answer)
-        except asyncio.CancelledError:
-            if not crossing.answer.done():
-                crossing.cancel(self._token)
-                await asyncio.wait([crossing.answer])  # noqa: ASYNC102  asyncio: until the cancelled function has ended
-            raise
 
     def _spawn(self, crossing: "Crossing") -> None:
         """On Trio's side."""
@@ -234,6 +229,19 @@ def _close_unstarted(coro: Coroutine[Any, Any, Any], _: object) -> None:
     """What was cancelled before its first step would be warned of as never awaited."""
     if inspect.getcoroutinestate(coro) == inspect.CORO_CREATED:
         coro.close()
+
+
+class _Caught:
+    """Keeps what is thrown into its block, which it is to throw into the coroutine."""
+
+    error: BaseException | None = None
+
+    def __enter__(self) -> "_Caught":
+        return self
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
+        self.error = error
+        return True
 
 
 @types.coroutine
@@ -255,8 +263,7 @@ def _steps(run: Run[Any], loop: BrowserLoop, coro: Coroutine[Any, Any, Any]) -> 
             raise Exited(f"{run.name} raised {type(error).__name__}") from error
         finally:
             loop.at_work = None
-        sent, thrown = None, None
-        try:
+        sent = None
+        with _Caught() as caught:
             sent = yield yielded
-        except BaseException as error:  # noqa: ASYNC103  thrown into the coroutine above
-            thrown = error
+        thrown = caught.error

@@ -5,6 +5,7 @@ Asyncio-flavoured; `alive`, `pids` and `kill` are immediate and may be used from
 
 import asyncio
 import json
+import re
 from collections.abc import Awaitable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -236,11 +237,14 @@ def _close_late(opening: "asyncio.Future[Page]") -> None:
     task.set_name("close a page that came too late")
 
 
+_SAID_BY = re.compile(r"^(- )?\[pid=\d+\]\[(err|out)\] ")
+
+
 def _why(message: str) -> str:
     """The line of Playwright's report that says why."""
     for line in message.splitlines():
         if ("ERROR" in line and "]" in line) or "error while loading" in line or "cannot" in line.lower():
-            return line.strip()[:300]
+            return _SAID_BY.sub("", line.strip())[:300]
     said = [line.partition("[err] ")[2].strip() for line in message.splitlines() if "[err] " in line]
     return clean(said[-1] if said else message)[:300]
 

@@ -7,6 +7,7 @@ Source: the port, `pages.driver`.
 
 import asyncio
 import time
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
@@ -112,19 +113,19 @@ class PlaywrightTab:
         live = await self.usable_live()
         live.error_page.clear()
         live.begin(run)
-        try:
-            return await run.owning(body(live.page, run.cross))
-        except asyncio.CancelledError:
-            live.troubled = True
-            raise
-        except Exception as error:
-            live.troubled = is_timeout(error)
-            if live.suspicion is not None and is_playwright(error) and not is_timeout(error):
-                raise live.suspicion from error
-            raise
-        finally:
-            await live.end()  # noqa: ASYNC102  asyncio: bounded by its own timeout
-            self._driver.close_strays(live.session)
+        async with AsyncExitStack() as stack:
+            stack.callback(self._driver.close_strays, live.session)
+            stack.push_async_callback(live.end)
+            try:
+                return await run.owning(body(live.page, run.cross))
+            except asyncio.CancelledError:
+                live.troubled = True
+                raise
+            except Exception as error:
+                live.troubled = is_timeout(error)
+                if live.suspicion is not None and is_playwright(error) and not is_timeout(error):
+                    raise live.suspicion from error
+                raise
 
     async def _end(self, run: Run[Any]) -> None:
         """End a cancelled call: ask, then break it off where it blocks, then take its page and its next step away."""
