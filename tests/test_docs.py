@@ -652,6 +652,6 @@ def test_states_of_a_page_are_explained(document: dict[str, Any]) -> None:
 
     assert set(shown["properties"]["state"]["enum"]) <= ticked(section(API, "Pages"))
     explained = section(API, "`GET /api/v1/activity`")
-    assert set(doing["properties"]["why"]["enum"]) <= ticked(explained)
+    assert set(doing["properties"]["pressure"]["properties"]["why"]["enum"]) <= ticked(explained)
     assert doing["properties"].keys() - {"success"} <= words_of(rows(explained))
     assert set(get_args(Settings.model_fields["log"].annotation)) >= {"json", "text"}

@@ -62,9 +62,34 @@ _ACTIVITY: Final = {
     "rss_mb": _NUMBER,
     "browser_rss_mb": _NUMBER,
     "started_at": _EPOCH,
-    "browser_thread_lag_s": _NUMBER,
-    "calls": {"type": "array", "items": {"type": "object"}},
-    "why": {"type": "string", "enum": ["ok", "pages", "memory", "browser", "disk", "stopping"]},
+    "calls": {
+        "type": "array",
+        "items": _object(
+            {
+                "what": _STRING,
+                "page_id": _STRING,
+                "job_id": _MAYBE_STRING,
+                "state": {"type": "string", "enum": ["running", "waiting"]},
+                "since": _EPOCH,
+                "progress": _NUMBER,
+                "note": _STRING,
+            }
+        ),
+    },
+    "pressure": _object(
+        {
+            "why": {"type": "string", "enum": ["ok", "pages", "memory", "browser", "disk", "stopping"]},
+            "pages": {
+                "type": "array",
+                "items": _object(
+                    {"page_id": _STRING, "memory_mb": _MAYBE_NUMBER, "silent_for_s": _MAYBE_NUMBER}
+                ),
+            },
+            "driver_rss_mb": _NUMBER,
+            "loop_lag_s": _NUMBER,
+            "browser_thread_lag_s": _NUMBER,
+        }
+    ),
 }
 _LEASE: Final = {
     "success": _SUCCESS,

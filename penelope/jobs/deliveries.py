@@ -4,7 +4,8 @@ Source: contract, section 5 ("One slow receiver does not delay another"), sectio
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
@@ -38,6 +39,7 @@ class Deliveries:
         ends: JobEnds,
         clock: Clock,
         key: str,
+        sweep_media: Callable[[float], Awaitable[object]],
     ) -> None:
         self.pending: set[str] = set()
         self.posts: Counter[str] = Counter()
@@ -46,6 +48,7 @@ class Deliveries:
         self._ends = ends
         self._clock = clock
         self._key = key
+        self._sweep_media = sweep_media
         self.on_settled: Callable[[], None] = lambda: None
         self._turns = delivery.Turns()
         self._posting: set[trio.CancelScope] = set()
@@ -121,6 +124,9 @@ class Deliveries:
                 "webhook given up", job_id=job.job_id, request_id=job.request_id, attempts=job.attempts + 1
             )
         await self._ends.settle(job, delivered=delivered)
+        if not delivered:  # its files are to go at once, not at the next minute's sweep
+            with suppress(StoreBusy, StoreFull):
+                await self._sweep_media(self._clock.now())
 
 
 def _light(job: Job) -> Job:

@@ -36,6 +36,7 @@ async def recover(store: JobStore, media: MediaStore, requests: RequestLog, cloc
     await store.forget_expired(now)
     to_deliver = [job for job in await store.to_deliver() if await _in_time(store, job, now)]
     await media.recover()
+    await media.sweep(now)
     return to_deliver
 
 

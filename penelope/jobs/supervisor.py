@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from contextvars import Context
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import httpx
@@ -23,6 +23,7 @@ from penelope.jobs.calls import Live, Planned
 from penelope.jobs.deliveries import Deliveries
 from penelope.jobs.delivery import open_client
 from penelope.jobs.ends import JobEnds
+from penelope.jobs.lag import LoopLag
 from penelope.jobs.model import Job, Way
 from penelope.jobs.recovery import recover
 from penelope.jobs.runner import Runner
@@ -51,6 +52,7 @@ class Parts:
     key: str
     stop_grace_s: float
     transport: httpx.AsyncBaseTransport | None = None
+    lag: LoopLag = field(default_factory=LoopLag)
 
 
 class Supervisor:
@@ -99,6 +101,11 @@ class Supervisor:
         self.quiet_since = self._parts.clock.now()
         if status is not None:
             self.ended[live.call.what, status] += 1
+
+    @property
+    def loop_lag_s(self) -> float:
+        """How late Trio's loop was at worst in the last ten seconds, seconds."""
+        return self._parts.lag.worst_s
 
     @property
     def stopping(self) -> bool:
@@ -215,9 +222,12 @@ async def open_supervisor(parts: Parts) -> AsyncGenerator[Supervisor]:
         children.start_soon(parts.requests.run, name="request log")
         children.start_soon(parts.clock.run, name="clock")
         children.start_soon(ends.retry, name="owed ends")
+        children.start_soon(parts.lag.run, name="loop lag")
         children.start_soon(sweep_loop, parts.store, parts.media, parts.requests, parts.clock, name="sweep")
         async with trio.open_nursery() as delivering:
-            deliveries = Deliveries(delivering, client, ends, parts.clock, parts.key)
+            deliveries = Deliveries(
+                delivering, client, ends, parts.clock, parts.key, sweep_media=parts.media.sweep
+            )
             supervisor: Supervisor = await children.start(_run_calls, parts, deliveries, ends)
             for job in to_deliver:
                 deliveries.start(job)

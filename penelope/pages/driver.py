@@ -49,6 +49,19 @@ class Health:
     pids: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vitals:
+    """How a page is.
+
+    Attributes:
+        memory: bytes of its JavaScript heap, when it last said so; None: it never did.
+        silent_s: seconds since its main thread last answered; 0.0 when it just did, None: it never has.
+    """
+
+    memory: int | None
+    silent_s: float | None
+
+
 class Tab(Protocol):
     """One page."""
 
@@ -67,6 +80,10 @@ class Tab(Protocol):
 
     async def title(self) -> str:
         """The page's title; "" when the page does not say within a second."""
+        ...
+
+    async def vitals(self) -> Vitals:
+        """Ask the page how it is, whoever works it; what it last said when it does not answer within half a second."""
         ...
 
     async def run(self, body: Body[_Result], *, name: str) -> _Result:

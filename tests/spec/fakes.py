@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import trio
 
 from penelope.errors import BrowserLost, CallFailed
-from penelope.pages.driver import Body, Driver, Healing, Health, Tab
+from penelope.pages.driver import Body, Driver, Healing, Health, Tab, Vitals
 
 _Result = TypeVar("_Result")
 
@@ -54,6 +54,10 @@ class FakeTab(Tab):
     @property
     def crashed(self) -> bool:
         return self.crashed_now
+
+    async def vitals(self) -> Vitals:
+        await trio.lowlevel.checkpoint()
+        return Vitals(memory=None if self.crashed_now else 3 * 2**20, silent_s=0.0)
 
     async def title(self) -> str:
         await trio.lowlevel.checkpoint()

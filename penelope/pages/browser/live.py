@@ -60,6 +60,7 @@ class Live:
         troubled: the last call was cancelled or timed out: a load, or a script, may hang.
         unsettled: an error page of a failed navigation may still be on its way.
         heartbeat, asked_at: of the heartbeat; `asked_at` is monotonic, None: not asked yet.
+        memory, answered_at: what `ask_vitals` last heard: bytes, and monotonic seconds.
         suspicion: what to say when the call fails now: its page did not answer and is being judged.
         settling: what has to end before the page is worked again; None: nothing.
     """
@@ -86,6 +87,8 @@ class Live:
         self.suspicion: PageLost | None = None
         self.settling: asyncio.Task[None] | None = None
         self.reopened_after_crash = False
+        self.memory: int | None = None
+        self.answered_at: float | None = None
         self.popups: list[Page] = []
         self.downloads: list[Download] = []
         self.popups_seen = 0
@@ -107,6 +110,15 @@ class Live:
     def usable(self) -> bool:
         """Whether a call can be given this page."""
         return not self.crashed and not self.page.is_closed() and self.session.alive
+
+    async def ask_vitals(self) -> None:
+        """Have the page's main thread say how large its heap is."""
+        try:
+            heap = await self.cdp.send("Runtime.getHeapUsage")
+        except Error:  # closed or crashed: others see to that
+            return
+        self.memory = int(heap["totalSize"])
+        self.answered_at = time.monotonic()
 
     def start_soon(self, work: Awaitable[object], what: str) -> asyncio.Task[None]:
         """Do something beside; it is logged when it goes wrong."""

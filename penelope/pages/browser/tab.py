@@ -25,12 +25,13 @@ from penelope.pages.browser.translate import (
     is_timeout,
     translate,
 )
-from penelope.pages.driver import Body, Healing
+from penelope.pages.driver import Body, Healing, Vitals
 
 if TYPE_CHECKING:
     from penelope.pages.browser.driver import PlaywrightDriver
 
 TITLE_S = 1.0
+VITALS_S = 0.5
 THROW_AWAY_S = 2.0  # to close the page under a call that will not end
 CRASH_LOOP_S = 10.0  # a page that crashed this soon after it was opened is opened blank
 REOPEN_S = 5.0  # for the load of the last address, when a page is opened afresh
@@ -74,6 +75,16 @@ class PlaywrightTab:
                 if not is_playwright(error):
                     raise
         return ""
+
+    async def vitals(self) -> Vitals:
+        live = self.live
+        if live is None:
+            return Vitals(memory=None, silent_s=None)
+        if live.usable and self._driver.watch.lag_s == 0.0:
+            with trio.move_on_after(VITALS_S):
+                await self._driver.thread.run(live.ask_vitals, grace=0.0, name=f"vitals of {self._page_id}")
+        silent = None if live.answered_at is None else max(0.0, time.monotonic() - live.answered_at)
+        return Vitals(memory=live.memory, silent_s=silent)
 
     async def run(self, body: Body[_Result], *, name: str) -> _Result:
         await self._driver.keeper.ready()
