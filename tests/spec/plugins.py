@@ -63,6 +63,13 @@ async def result(call: Call, what: str) -> dict[str, Any]:
     return dict(made[what])
 
 
+@plugin("test/late")
+async def late(call: Call, seconds: float) -> dict[str, str]:
+    """A large result after so long."""
+    await trio.sleep(seconds)
+    return {"a": "x" * 1_000_000}
+
+
 @plugin("test/file")
 async def file(
     call: Call, size: int = 10, filename: str = "a.csv", content_type: str = "text/csv", then_s: float = 0.0
@@ -85,5 +92,5 @@ async def report(call: Call, steps: int = 3, fraction: float | None = None) -> d
 
 
 REGISTRY = Registry(
-    {found.name: found for found in map(read_plugin, [echo, work, fail, result, file, report])}  # type: ignore[arg-type]
+    {found.name: found for found in map(read_plugin, [echo, work, fail, result, late, file, report])}  # type: ignore[arg-type]
 )
