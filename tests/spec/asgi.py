@@ -14,11 +14,12 @@ from quart_trio import QuartTrio
 class Exchange(httpx.AsyncByteStream):
     """One request and its answer, seen from both ends."""
 
-    def __init__(self, body: bytes) -> None:
+    def __init__(self, body: bytes, *, is_head: bool) -> None:
         self.status = 0
         self.headers: list[tuple[bytes, bytes]] = []
         self.begun = trio.Event()
         self._body: bytes | None = body
+        self._is_head = is_head
         self._left = trio.Event()
         self._put, self._get = trio.open_memory_channel[bytes](0)
 
@@ -35,7 +36,7 @@ class Exchange(httpx.AsyncByteStream):
             self.status, self.headers = message["status"], list(message["headers"])
             self.begun.set()
             return
-        if message.get("body"):
+        if message.get("body") and not self._is_head:  # a server suppresses it
             try:
                 await self._put.send(bytes(message["body"]))
             except trio.BrokenResourceError:
@@ -63,7 +64,7 @@ class AppTransport(httpx.AsyncBaseTransport):
         self._serving = serving
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        exchange = Exchange(await request.aread())
+        exchange = Exchange(await request.aread(), is_head=request.method == "HEAD")
         self._serving.start_soon(self._app, _scope(request), exchange.receive, exchange.send)
         try:
             await exchange.begun.wait()
