@@ -306,11 +306,8 @@ def explained(error: ValidationError) -> Iterator[str]:
             case "extra_forbidden":
                 yield f"parameter {where} is unknown"
             case _:
-                yield (
-                    f"parameter {where}: {fault['msg'].removeprefix('Value error, ')}"
-                    if where
-                    else fault["msg"]
-                )
+                said = fault["msg"].removeprefix("Value error, ")
+                yield f"parameter {where}: {said}" if where else said
 
 
 def _short(text: str) -> str:

@@ -27,7 +27,8 @@ from penelope.jobs import delivery, model, options, schedule, signature, transit
 from penelope.jobs.model import Job, Polling, State, Webhook
 from penelope.outcome import Outcome
 from penelope.pages import claim, lease
-from penelope.pages.primitives import DEFAULT_TIMEOUT_MS, PRIMITIVES
+from penelope.pages.primitives.model import DEFAULT_TIMEOUT_MS
+from penelope.pages.primitives.table import PRIMITIVES
 from penelope.settings import Settings, variable
 from penelope.store import media, request_log
 from penelope.testing import open_page, run_plugin

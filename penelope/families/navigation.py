@@ -6,6 +6,7 @@ names. Chromium makes errors of more than that, hence this module.
 
 import asyncio
 import re
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -70,11 +71,30 @@ async def go(
         IsDownload: the URL is a download; the page has it as an event.
         playwright.async_api.Error: the site cannot be reached, or does not answer in time.
     """
+    navigation = page.goto(url, wait_until=wait_until, timeout=timeout, referer=referer)
+    return await _watched(page, url, navigation)
+
+
+async def step(
+    page: Page,
+    move: Callable[..., Awaitable[Response | None]],
+    wait_until: WaitUntil,
+    timeout: float,  # noqa: ASYNC109  as in `go`
+) -> Arrival:
+    """Make a move that leads where the page has been before: Playwright's `go_back`, `go_forward` or `reload`.
+
+    Raises:
+        playwright.async_api.Error: as `go`.
+    """
+    return await _watched(page, page.url, move(wait_until=wait_until, timeout=timeout))
+
+
+async def _watched(page: Page, url: str, navigation: Awaitable[Response | None]) -> Arrival:
     watch = _Watch(page)
     page.on("response", watch.on_response)
     page.on("framenavigated", watch.on_navigated)
     try:
-        response = await page.goto(url, wait_until=wait_until, timeout=timeout, referer=referer)
+        response = await navigation
     except Error as error:
         return await _arrival_without_document(watch, url, error)
     finally:

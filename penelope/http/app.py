@@ -14,6 +14,7 @@ from werkzeug.routing import BaseConverter
 from penelope.clock import Clock
 from penelope.errors import BadHeader
 from penelope.http import auth, envelope
+from penelope.http.front import Front
 from penelope.http.routes import jobs, media, pages, plugins, primitives, requests, status
 from penelope.http.worker import Worker
 from penelope.pages.manager import RESERVED
@@ -46,7 +47,7 @@ class PageConverter(BaseConverter):
 
 def create_app(worker: Worker) -> QuartTrio:
     """The app over a worker's parts."""
-    app = QuartTrio("penelope", static_folder=None)
+    app = Front("penelope", static_folder=None)
     app.config.update(
         MAX_CONTENT_LENGTH=MAX_BODY_BYTES,
         BODY_TIMEOUT=BODY_TIMEOUT_S,

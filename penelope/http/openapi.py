@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from penelope.http.described import ROUTES
 from penelope.http.worker import Worker
-from penelope.pages.primitives import PRIMITIVES, Primitive
+from penelope.pages.primitives.model import Primitive
+from penelope.pages.primitives.table import PRIMITIVES
 from penelope.registry import Plugin
 
 API: Final = "/api/v1"

@@ -13,7 +13,7 @@ import trio
 from penelope.outcome import success
 from penelope.pages.driver import Body
 from penelope.pages.manager import Page
-from penelope.pages.primitives import Options, Primitive
+from penelope.pages.primitives.model import Options, Primitive, asked_wrong
 from penelope.plugin import Call, Crossing, Host
 from penelope.registry import Plugin
 
@@ -92,7 +92,10 @@ def primitive_body(primitive: Primitive, options: Options) -> MakeBody:
 
     def make(live: Live, host: Host) -> Body[str]:
         async def body(page: Any, crossing: Crossing) -> str:
-            result = await primitive.function(page, host, crossing, options)
+            try:
+                result = await primitive.function(page, host, crossing, options)
+            except Exception as exc:
+                raise asked_wrong(exc) or exc from exc
             return success(live.call.page.page_id, result.model_dump(mode="json")).text
 
         return body

@@ -10,7 +10,8 @@ from penelope.http.envelope import answer
 from penelope.http.worker import Worker
 from penelope.jobs.calls import Planned, primitive_body
 from penelope.pages import lease as leases
-from penelope.pages.primitives import PRIMITIVES, Primitive
+from penelope.pages.primitives.model import Primitive
+from penelope.pages.primitives.table import PRIMITIVES
 
 
 def blueprint(worker: Worker) -> Blueprint:

@@ -1,0 +1,245 @@
+"""Primitives that read the page.
+
+What a page may say is measured in the page first: a string of 600 MB must not cross to the worker to be refused there.
+
+Source: contract, section 3 (primitives).
+"""
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from penelope import jsontext
+from penelope.pages.primitives.model import MAX_RESULT_CHARS, Options, Selector, Strict
+from penelope.plugin import Crossing, Host, MediaLink, PluginError
+
+if TYPE_CHECKING:
+    from playwright.async_api import Locator, Page
+
+
+class ReadOptions(Options):
+    selector: Annotated[Selector, Field(description="Whose; the first that matches.")] = "body"
+    strict: Strict = False
+
+
+class HtmlOptions(Options):
+    selector: Annotated[
+        Selector | None, Field(description="Only inside this element; else the document.")
+    ] = None
+    strict: Strict = False
+
+
+class AttributeOptions(Options):
+    selector: Selector
+    name: Annotated[str, Field(min_length=1)]
+    strict: Strict = False
+
+
+class EvaluateOptions(Options):
+    expression: Annotated[
+        str,
+        Field(
+            min_length=1,
+            description="JavaScript: an expression, or a function that is called with `arg`.",
+            examples=["() => document.title"],
+        ),
+    ]
+    arg: Annotated[Any, Field(description="Any JSON value.")] = None
+
+
+class Clip(BaseModel):
+    """A part of the page, CSS pixels."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    x: Annotated[float, Field(allow_inf_nan=False)]
+    y: Annotated[float, Field(allow_inf_nan=False)]
+    width: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    height: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class ScreenshotOptions(Options):
+    full_page: Annotated[bool, Field(description="The whole page, not only what the window shows.")] = False
+    selector: Annotated[Selector | None, Field(description="Only this element.")] = None
+    clip: Clip | None = None
+    type: Literal["png", "jpeg"] = "png"
+    quality: Annotated[int | None, Field(ge=0, le=100, description="Of a jpeg.")] = None
+    omit_background: bool = False
+    animations: Literal["allow", "disabled"] = "allow"
+
+
+class Margin(BaseModel):
+    """As CSS lengths, e.g. `1cm`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    top: str | None = None
+    right: str | None = None
+    bottom: str | None = None
+    left: str | None = None
+
+
+class PdfOptions(Options):
+    format: Annotated[str | None, Field(description="E.g. A4, Letter.")] = None
+    width: Annotated[str | None, Field(description="A CSS length, instead of a format.")] = None
+    height: str | None = None
+    landscape: bool = False
+    scale: Annotated[float, Field(ge=0.1, le=2)] = 1
+    print_background: bool = False
+    prefer_css_page_size: bool = False
+    page_ranges: Annotated[str | None, Field(description="E.g. 1-5, 8.")] = None
+    margin: Margin | None = None
+
+
+class Text(BaseModel):
+    text: Annotated[str, Field(description="As a visitor sees it.")]
+
+
+class Html(BaseModel):
+    html: str
+
+
+class AttributeValue(BaseModel):
+    value: Annotated[str | None, Field(description="null when the element has no such attribute.")]
+
+
+class Evaluated(BaseModel):
+    result: Annotated[Any, Field(description="As JSON.stringify has it; null where it has nothing.")]
+
+
+class File(BaseModel):
+    media: MediaLink
+
+
+async def text(page: "Page", _host: Host, _crossing: Crossing, options: ReadOptions) -> Text:
+    """The text of the page, or of one element, as a visitor sees it."""
+    found = _located(page, options.selector, strict=options.strict)
+    return Text(text=await _measured(found, "(e) => e.innerText ?? e.textContent ?? ''", options.timeout_ms))
+
+
+async def html(page: "Page", _host: Host, _crossing: Crossing, options: HtmlOptions) -> Html:
+    """The page's HTML as it is now, or what is inside one element."""
+    if options.selector is None:
+        root = page.locator(":root")
+        return Html(html=await _measured(root, _DOCUMENT, options.timeout_ms))
+    found = _located(page, options.selector, strict=options.strict)
+    return Html(html=await _measured(found, "(e) => e.innerHTML", options.timeout_ms))
+
+
+async def attribute(
+    page: "Page", _host: Host, _crossing: Crossing, options: AttributeOptions
+) -> AttributeValue:
+    """One attribute of an element, as it is written in the document."""
+    found = _located(page, options.selector, strict=options.strict)
+    has = await found.evaluate("(e, name) => e.hasAttribute(name)", options.name, timeout=options.timeout_ms)
+    if not has:
+        return AttributeValue(value=None)
+    script = f"(e) => e.getAttribute({jsontext.dumps(options.name)})"
+    return AttributeValue(value=await _measured(found, script, options.timeout_ms))
+
+
+async def evaluate(page: "Page", _host: Host, _crossing: Crossing, options: EvaluateOptions) -> Evaluated:
+    """Evaluate JavaScript in the page; promises are waited for. What the script throws is answered as a `400`."""
+    asked = [options.arg, MAX_RESULT_CHARS]
+    try:
+        said = await page.evaluate(_EXPRESSION.replace("GIVEN", options.expression), asked)
+    except Exception as exc:
+        if "SyntaxError" not in str(exc):
+            raise
+        # Nothing ran: what the script throws comes as an answer. It is no expression; as statements, it may be fine.
+        said = await _evaluate_statements(page, options)
+    match said:
+        case {"json": str(text)}:
+            return Evaluated(result=jsontext.loads(text))
+        case {"chars": int(chars)}:
+            raise _too_large(chars)
+        case {"threw": str(reason)}:
+            raise PluginError(f"the script threw {reason[:500]}", status=400)
+        case _:
+            return Evaluated(result=None)
+
+
+async def _evaluate_statements(page: "Page", options: EvaluateOptions) -> Any:
+    try:
+        value = await page.evaluate_handle(options.expression, options.arg)
+        try:
+            return await value.evaluate(_AS_JSON, MAX_RESULT_CHARS)
+        finally:
+            await value.dispose()
+    except Exception as exc:
+        if type(exc).__name__ != "Error":  # a timeout, a page that is gone: not the script's
+            raise
+        reason = str(exc).partition("\n")[0].partition(": ")[2]
+        raise PluginError(f"the script failed: {reason[:500]}", status=400) from exc
+
+
+async def screenshot(page: "Page", host: Host, crossing: Crossing, options: ScreenshotOptions) -> File:
+    """Picture the page, or one element of it; the file waits behind a media link."""
+    common: dict[str, Any] = {
+        "type": options.type,
+        "quality": options.quality,
+        "omit_background": options.omit_background,
+        "animations": options.animations,
+        "timeout": options.timeout_ms,
+    }
+    if options.selector is not None:
+        picture = await page.locator(options.selector).first.screenshot(**common)
+    else:
+        clip = None if options.clip is None else options.clip.model_dump()
+        picture = await page.screenshot(full_page=options.full_page, clip=clip, **common)  # type: ignore[arg-type]
+    link = await crossing(host.media, picture, f"screenshot.{options.type}", f"image/{options.type}")
+    return File(media=link)
+
+
+async def pdf(page: "Page", host: Host, crossing: Crossing, options: PdfOptions) -> File:
+    """Print the page as a PDF; the file waits behind a media link."""
+    given = options.model_dump(exclude={"timeout_ms", "margin"}, exclude_none=True)
+    margin = None if options.margin is None else options.margin.model_dump(exclude_none=True)
+    printed = await page.pdf(margin=margin, **given)  # type: ignore[arg-type]
+    return File(media=await crossing(host.media, printed, "page.pdf", "application/pdf"))
+
+
+def _located(page: "Page", selector: str, *, strict: bool) -> "Locator":
+    found = page.locator(selector)
+    return found if strict else found.first
+
+
+async def _measured(found: "Locator", script: str, timeout_ms: float) -> str:
+    """What `script` says of an element, when it is not too much.
+
+    Raises:
+        PluginError: 413, it is.
+    """
+    measured = f"""(e, most) => {{
+      const text = String(({script})(e) ?? "");
+      return text.length > most ? text.length : text.toWellFormed();
+    }}"""
+    said = await found.evaluate(measured, MAX_RESULT_CHARS, timeout=timeout_ms)
+    if isinstance(said, int):
+        raise _too_large(said)
+    return str(said)
+
+
+def _too_large(chars: int) -> PluginError:
+    return PluginError(
+        f"the page's answer has {chars} characters: at most {MAX_RESULT_CHARS} are brought back", status=413
+    )
+
+
+_DOCUMENT = "(e) => (document.doctype ? '<!DOCTYPE ' + document.doctype.name + '>' : '') + e.outerHTML"
+# JSON's own text, made and measured in the page. `JSON.stringify` also writes a lone surrogate as an escape.
+_AS_JSON = """(value, most) => {
+  const json = JSON.stringify(value, (_, v) => typeof v === "bigint" ? v.toString() : v);
+  if (json === undefined) return {};
+  return json.length > most ? {chars: json.length} : {json};
+}"""
+_EXPRESSION = f"""async ([arg, most]) => {{
+  try {{
+    const given = (GIVEN
+    );
+    const value = typeof given === "function" ? await given(arg) : await given;
+    return ({_AS_JSON})(value, most);
+  }} catch (error) {{
+    return {{threw: String(error).toWellFormed()}};
+  }}
+}}"""
