@@ -1,0 +1,75 @@
+"""What Hypercorn hands over before Quart sees it: no WebSocket, no odd target; and the end of an answer is a whole one.
+
+Quart-Trio cancels what is left of a request once its client is told to be gone, and Hypercorn tells so while it still
+closes the connection: cancelled there, a connection whose body nobody wants would stay open for ever.
+
+Source: contract, section 1 ("Every failure …").
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import trio
+from quart_trio import QuartTrio
+
+from penelope.outcome import failure
+
+DRAIN_S: Final = 1.0  # more than enough for what the server has read already
+
+Message = dict[str, Any]
+Receive = Callable[[], Awaitable[Any]]
+Send = Callable[[Any], Awaitable[None]]
+
+_REFUSAL: Final = failure(400, "this API has no WebSockets")
+
+
+class Front(QuartTrio):
+    """The app as the server calls it."""
+
+    async def asgi_app(self, scope: Any, receive: Receive, send: Send) -> None:
+        match scope["type"]:
+            case "websocket":
+                await _refuse(send)
+            case "http":
+                # A target may be anything without a space, e.g. `?` alone; a path begins with a slash.
+                path = scope["path"] if scope["path"].startswith("/") else f"/{scope['path']}"
+                exchange = _Exchange(receive, send)
+                await super().asgi_app({**scope, "path": path}, exchange.receive, exchange.send)  # type: ignore[arg-type]
+                await exchange.drain()
+            case _:
+                await super().asgi_app(scope, receive, send)
+
+
+async def _refuse(send: Send) -> None:
+    body = _REFUSAL.text.encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    start = {"type": "websocket.http.response.start", "status": _REFUSAL.status, "headers": headers}
+    await send(start)
+    await send({"type": "websocket.http.response.body", "body": body, "more_body": False})
+
+
+class _Exchange:
+    """One request and its answer, between the server and the app."""
+
+    def __init__(self, receive: Receive, send: Send) -> None:
+        self._receive, self._send = receive, send
+        self._received = False
+
+    async def receive(self) -> Message:
+        message: Message = await self._receive()
+        if message["type"] == "http.disconnect" or not message.get("more_body", False):
+            self._received = True
+        return message
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.body" and not message.get("more_body", False):
+            with trio.CancelScope(shield=True):  # as the server's own writes are
+                await self._send(message)
+        else:
+            await self._send(message)
+
+    async def drain(self) -> None:
+        """Take what is left of a body that was answered early: the server would wait for ever to hand it over."""
+        with trio.move_on_after(DRAIN_S):
+            while not self._received:
+                await self.receive()
