@@ -19,6 +19,7 @@ import trio
 
 ROOT: Final = Path(__file__).parents[2]
 DYING: Final = Path(__file__).with_name("dying.py")
+PLUGINS: Final = Path(__file__).with_name("tested_plugins.py")
 KEY: Final = "the-key-of-the-tests-0123456789"
 READY_S: Final = 40.0
 STOP_S: Final = 30.0
@@ -33,19 +34,20 @@ class WorkerProcess:
     Attributes:
         home: folder of everything it has.
         base_url: once it is ready.
+        unset: environment variables that it does not get.
     """
 
-    def __init__(self, home: Path, plugins: str = "", **settings: str) -> None:
+    def __init__(self, home: Path, **settings: str) -> None:
         """
         Args:
-            plugins: source of a plugin file.
             settings: environment variables.
         """
         self.home = home
         self.base_url = ""
+        self.unset: set[str] = set()
         self._folder = home / "plugins"
         self._folder.mkdir(parents=True)
-        (self._folder / "tested.py").write_text(plugins)
+        (self._folder / "tested.py").write_text(PLUGINS.read_text())
         self._settings = settings
         self._process: subprocess.Popen[bytes] | None = None
         self._seen: dict[int, psutil.Process] = {}
@@ -88,7 +90,7 @@ class WorkerProcess:
             for name, value in os.environ.items()
             if name in KEPT_SETTINGS or not name.startswith("PENELOPE_")
         }
-        return kept | {
+        given = kept | {
             "PENELOPE_KEY": KEY,
             "PENELOPE_PORT": "0",
             "PENELOPE_STORE": str(self.store),
@@ -98,6 +100,7 @@ class WorkerProcess:
             **self._settings,
             **more,
         }
+        return {name: value for name, value in given.items() if name not in self.unset}
 
     def launch(self, die_at: str | None = None, **settings: str) -> None:
         """Start the process; immediate.

@@ -1,0 +1,64 @@
+"""The plugins that the worker processes of these tests have: a copy of this file is in their plugin folder."""
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+from penelope import Call, PluginError, plugin
+
+
+@plugin("tested/echo")
+async def echo(call: Call, value: Any = None) -> dict[str, Any]:
+    """Answer what was given."""
+    return {"value": value}
+
+
+@plugin("tested/large")
+async def large(call: Call, mib: int) -> dict[str, Any]:
+    """Answer much text."""
+    return {"text": "é" * (mib * 2**19)}
+
+
+@plugin("tested/mark")
+async def mark(call: Call, file: str, seconds: float = 0.0, checkpoint: Any = None) -> dict[str, Any]:
+    """Note in a file that it began, wait, and note that it ended."""
+    _note(file, f"begin {call.job_id}")
+    if checkpoint is not None:
+        await call.checkpoint(checkpoint)
+    await asyncio.sleep(seconds)
+    _note(file, f"end {call.job_id}")
+    return {}
+
+
+@plugin("tested/look")
+async def look(call: Call) -> dict[str, Any]:
+    """Work the page."""
+    return {"sum": await call.page.evaluate("1 + 1")}
+
+
+@plugin("tested/say")
+async def say(call: Call, text: str) -> dict[str, Any]:
+    """Say something in the worker's log."""
+    call.log.info(text)
+    return {}
+
+
+@plugin("tested/fail")
+async def fail(call: Call, text: str, status: int = 409) -> dict[str, Any]:
+    """Fail in words of its own."""
+    raise PluginError(text, status=status)
+
+
+@plugin("tested/block")
+async def block(call: Call, file: str, seconds: float) -> dict[str, Any]:
+    """Block the thread, as code does that was not written for this place."""
+    _note(file, "begin")
+    time.sleep(seconds)  # noqa: ASYNC251  # on purpose
+    _note(file, "end")
+    return {}
+
+
+def _note(file: str, line: str) -> None:
+    with Path(file).open("a") as notes:
+        notes.write(line + "\n")
