@@ -5,18 +5,18 @@ Source: contract, sections 3 (ops) and 4 (leases).
 
 import re
 import secrets
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import structlog
 import trio
 
 from penelope.clock import Clock
 from penelope.errors import BadParameter, Conflict, NotFound, PageMissing
 from penelope.pages import lease as leases
 from penelope.pages.claim import Holder, Line
+from penelope.pages.cookies import CookieKeeper, KeepCookies
 from penelope.pages.driver import Driver, Tab
 from penelope.pages.lease import Lease
 
@@ -27,11 +27,6 @@ RESERVED: Final = frozenset(
     "activity deliveries docs jobs lease media metrics openapi pages personas plugin plugins "
     "requests runs tree".split()
 )
-COOKIES_TIMEOUT_S: Final = 5.0
-
-log = structlog.get_logger("penelope.pages")
-
-KeepCookies = Callable[[str], Awaitable[None]]
 
 
 @dataclass(eq=False, slots=True)
@@ -56,8 +51,7 @@ class PageManager:
         self.driver = driver
         self._clock = clock
         self._max_pages = max_pages
-        self._keep_cookies = keep_cookies
-        self._cookies = cookies
+        self._cookies = CookieKeeper(driver, keep_cookies, cookies)
         self._pages: dict[str, Page] = {}
 
     def __iter__(self) -> Iterator[Page]:
@@ -192,20 +186,7 @@ class PageManager:
 
     async def save_cookies(self) -> None:
         """Keep the browser's cookies if they changed; what cannot be kept now is tried after the next call."""
-        text: str | None = None
-        with trio.move_on_after(COOKIES_TIMEOUT_S):
-            try:
-                text = await self.driver.cookies()
-            except Exception as exc:  # whatever it is, the call has its outcome already
-                log.warning("cookies not read", error=str(exc))
-        if text is None or text == self._cookies:
-            return
-        try:
-            await self._keep_cookies(text)
-        except Exception as exc:  # a full or locked store; a login is worth another try, not a failed call
-            log.warning("cookies not kept", error=str(exc))
-        else:
-            self._cookies = text
+        await self._cookies.save()
 
     def shown(self, page: Page) -> dict[str, Any]:
         """A page as clients see it, immediate: `title` is the last one that was read."""
