@@ -38,7 +38,7 @@ async def fail(call: Call, how: str, status: int = 500) -> None:
             nursery.start_soon(_stumble)
             await trio.sleep_forever()
     if how == "bug":
-        raise ZeroDivisionError("in /home/author/secret/plugin.py")
+        raise ZeroDivisionError("in /somewhere/secret/plugin.py")
     if how == "kept":
         await call.checkpoint({"done": 3})
         await trio.sleep_forever()
