@@ -44,13 +44,23 @@ class Receiver(httpx.AsyncBaseTransport):
         self.most = 0
         self._replies: deque[Reply] = deque()
         self._last: Reply = 200
+        self._closed = False
 
     def answers(self, *replies: Reply) -> None:
         """Answer so, in this order; the last one for ever."""
         self._replies = deque(replies)
         self._last = replies[-1]
 
+    def next_life(self) -> "Receiver":
+        """The same receiver for the worker that comes after a kill; it hears no more of the one that died."""
+        after = Receiver()
+        after.posts, after._replies, after._last = self.posts, self._replies, self._last
+        self._closed = True
+        return after
+
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        if self._closed:
+            await trio.sleep_forever()
         body = await request.aread()
         self.posts.append(Post(trio.current_time(), str(request.url), request.headers, body))
         reply = self._replies.popleft() if self._replies else self._last

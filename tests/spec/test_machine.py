@@ -1,0 +1,180 @@
+"""A machine over the whole worker: starts, answers, hours, stops and kills in any order, on the mock clock.
+
+Hypothesis writes the script of a play, the play is run against the real store, supervisor and app, and what the clients
+and the receiver saw is held against the contract.
+"""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import structlog
+import trio
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from trio.testing import MockClock
+
+from tests.spec.receiver import Reply, slow
+from tests.spec.world import EPOCH, Life, World, live
+
+MOMENTS = (0.0, 60.0, 300.0, 600.0)
+HOURS = st.sampled_from([0.5, 5, 9, 30, 59, 61, 240, 300, 601, 611, 4000])
+ANSWERS = st.sampled_from([200, 500, 429, 404, 302, "slow 500", "slow 200", "dead", "broken"])
+STEP = st.one_of(
+    st.tuples(st.just("webhook"), st.sampled_from(["main", "second"]), st.sampled_from([0.0, 3.0, 45.0])),
+    st.tuples(st.just("polling"), st.sampled_from(["main", "second"]), st.sampled_from([1.0, 60.0, 600.0])),
+    st.tuples(st.just("answer"), ANSWERS),
+    st.tuples(st.just("wait"), HOURS),
+    st.tuples(st.just("wait"), HOURS),
+    st.tuples(st.just("restart"), st.sampled_from(["stop", "kill"]), HOURS),
+)
+
+
+def reply(name: int | str) -> Reply:
+    match name:
+        case int():
+            return name
+        case "slow 500":
+            return slow(9.5, 500)
+        case "slow 200":
+            return slow(9.5, 200)
+        case "dead":
+            return slow(3600)
+        case _:
+            return httpx.ReadError("reset")
+
+
+@dataclass
+class Play:
+    """Attributes:
+    jobs: what clients were promised: by id, `webhook` or the ttl.
+    kills: how often a worker was killed.
+    down: the longest that there was none, seconds.
+    """
+
+    world: World
+    jobs: dict[str, str | float] = field(default_factory=dict)
+    kills: int = 0
+    down: float = 0.0
+
+    async def run(self, script: list[tuple[Any, ...]]) -> None:
+        async with AsyncExitStack() as stack:
+            life = await self._begin(stack)
+            for step in script:
+                match step:
+                    case ("webhook", page_id, seconds):
+                        await self._start(life, page_id, None, seconds)
+                    case ("polling", page_id, ttl):
+                        await self._start(life, page_id, ttl, 2.0)
+                    case ("answer", name):
+                        self.world.receiver.answers(reply(name))
+                    case ("wait", seconds):
+                        await trio.sleep(seconds)
+                    case ("restart", how, seconds):
+                        life = await self._again(stack, life, how, seconds)
+                await self._look(life)
+            await trio.sleep(1300)  # whatever is left comes to its end
+            await self._at_rest(life)
+
+    async def _begin(self, stack: AsyncExitStack) -> Life:
+        life = await stack.enter_async_context(live(self.world))
+        await life.open("second")
+        return life
+
+    async def _start(self, life: Life, page_id: str, ttl: float | None, seconds: float) -> None:
+        headers = {"X-Callback-Url": "http://h.lan/"} if ttl is None else {"X-Result-Ttl": f"{ttl:g}"}
+        answer = await life.call("work", page_id, headers, seconds=seconds)
+        assert answer.status_code in {202, 409}
+        if answer.status_code == 202:
+            self.jobs[answer.json()["job_id"]] = "webhook" if ttl is None else ttl
+
+    async def _again(self, stack: AsyncExitStack, life: Life, how: str, seconds: float) -> Life:
+        if how == "kill":
+            self.kills += 1
+            after = self.world.image()
+            after.receiver = self.world.receiver.next_life()
+            self.world = after
+            life.supervisor.hurry()
+        else:
+            await life.stop()
+        await stack.aclose()
+        await trio.sleep(seconds)
+        self.down = max(self.down, seconds)
+        return await self._begin(stack)
+
+    async def _look(self, life: Life) -> None:
+        """Every job is shown whole, or is gone for one of the reasons there are."""
+        for job_id, way in self.jobs.items():
+            answer = await life.poll(job_id)
+            assert answer.status_code in {200, 404}
+            if answer.status_code == 404:
+                assert way != "webhook" or self._may_be_gone(job_id), "a webhook job is gone without an end"
+                continue
+            seen = answer.json()
+            if seen["state"] != "running":
+                keep = 610 if way == "webhook" else float(way)
+                late = 10 if way == "webhook" else 0  # the last POST's own ten seconds
+                assert seen["finished_at"] <= life.now() <= seen["finished_at"] + keep + late
+                assert 0 <= seen["expires_in"] <= keep
+                assert (seen["state"], seen["status"]) in {("done", 200), ("interrupted", 503)}
+
+    def _may_be_gone(self, job_id: str) -> bool:
+        """Delivered or given up after a POST, or found past its deadline at a start."""
+        return bool(self.world.receiver.of(job_id)) or self.down > 600
+
+    async def _at_rest(self, life: Life) -> None:
+        activity = (await life.http.get("/api/v1/activity")).json()
+        assert (0, 0, 0) == tuple(activity[n] for n in ("in_flight", "jobs_held", "deliveries_pending"))
+        for job_id, way in self.jobs.items():
+            assert await life.gone(job_id)
+            self._check_posts(job_id, way)
+        assert 200 == (await life.call("echo")).status_code
+        (kept,) = await life.database.read(lambda c: c.execute("SELECT count(*) FROM jobs").fetchone())
+        (sound,) = await life.database.read(lambda c: c.execute("PRAGMA integrity_check").fetchone())
+        assert (0, "ok") == (kept, sound)
+
+    def _check_posts(self, job_id: str, way: str | float) -> None:
+        posts = self.world.receiver.of(job_id)
+        if way != "webhook":
+            assert not posts
+            return
+        assert posts or self.down > 600, "never POSTed"
+        assert len(posts) <= 4 + self.kills
+        numbers = [post.attempt for post in posts]
+        assert sorted(numbers) == numbers
+        assert len(numbers) - len(set(numbers)) <= self.kills
+        assert set(numbers) <= {1, 2, 3, 4}
+        for post in posts:
+            since = EPOCH + post.at - post.json["finished_at"]
+            assert MOMENTS[post.attempt - 1] - 1e-6 <= since <= 611, "early, or past its deadline"
+        ends = {post.json["finished_at"]: post.json["state"] for post in posts}
+        assert len(ends) <= 1, "one job, two ends"
+
+
+@contextmanager
+def in_place() -> Iterator[None]:
+    """As the fixtures do it, for a test that runs many worlds."""
+    from penelope.store import request_log
+    from tests.spec.conftest import _in_place
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trio.to_thread, "run_sync", _in_place)
+        patch.setattr(request_log, "FLUSH_EVERY_S", 30.0)
+        structlog.configure(processors=[structlog.testing.LogCapture()])
+        yield
+
+
+@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@given(st.lists(STEP, max_size=14))
+def test_whatever_happens(script: list[tuple[Any, ...]]) -> None:
+    """No accepted job without an end, none delivered never for want of a record, POSTs per job ≤ 4 + kills that cut an
+    attempt, none early, nothing kept past its time.
+    """
+    with in_place(), tempfile.TemporaryDirectory() as folder:
+        play = Play(World(Path(folder) / "store"))
+        trio.run(play.run, script, clock=MockClock(autojump_threshold=0))
