@@ -33,17 +33,6 @@ def integrity(worker: WorkerProcess) -> str:
     return str(verdict)
 
 
-async def test_a_stop_with_nothing_to_do_is_quick_and_clean(new_worker: NewWorker) -> None:
-    worker = new_worker()
-    await worker.start()
-    began = time.monotonic()
-    assert 0 == await worker.stop()
-    assert time.monotonic() - began < 6
-    assert "Traceback" not in worker.log
-    assert "ok" == integrity(worker)
-    assert not worker.database.with_name("penelope.db-wal").exists()
-
-
 async def test_a_stop_leaves_jobs_to_the_next_start(
     new_worker: NewWorker, new_receiver: NewReceiver, tmp_path: Path
 ) -> None:
@@ -267,8 +256,8 @@ def _fill(ballast: Path) -> None:
                 continue
 
 
-async def test_ctrl_c_is_a_stop_too(new_worker: NewWorker) -> None:
-    """A terminal sends it to the browser as well, which must not end first: the call's end is awaited."""
+async def test_a_stop_waits_for_the_call_at_work_and_no_longer(new_worker: NewWorker) -> None:
+    """Here by Ctrl-C, a stop too."""
     worker = new_worker()
     await worker.start()
     file = worker.home / "marks"
@@ -282,8 +271,13 @@ async def test_ctrl_c_is_a_stop_too(new_worker: NewWorker) -> None:
         nursery.start_soon(call)
         await until(partial(_has_begun, file))
         worker.send_signal(signal.SIGINT)
+    began = time.monotonic()
     assert [200] == [answer.status_code for answer in answers]
     assert 0 == await worker.wait()
+    assert time.monotonic() - began < 6
+    assert "Traceback" not in worker.log
+    assert "ok" == integrity(worker)
+    assert not worker.database.with_name("penelope.db-wal").exists()
 
 
 def _has_begun(file: Path) -> bool:
