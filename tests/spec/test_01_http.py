@@ -275,7 +275,7 @@ async def test_an_unexpected_exception_is_a_500(
     """An unexpected exception (`500`): no HTML, no traceback, no internal path; the log has it."""
 
     async def broken(self: MediaStore, token: str) -> None:
-        raise RuntimeError("in /work/penelope/store/media.py")
+        raise RuntimeError("in /srv/penelope/store/media.py")
 
     monkeypatch.setattr(MediaStore, "find", broken)
     body = check_envelope(await life.http.get("/api/v1/media/x"), 500)
