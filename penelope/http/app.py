@@ -22,6 +22,7 @@ from penelope.store.request_log import Entry
 
 MAX_BODY_BYTES = 16 * 2**20
 BODY_TIMEOUT_S = 60
+CLIENT_LEFT = 499  # in the request log only: nobody was there to be answered
 API = "/api/v1"
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json", "/docs"})
 # Not in the request log, and no client's activity either: questions about the worker itself.
@@ -37,6 +38,7 @@ class Handled:
     request_id: str
     began: float
     kind: str | None = None
+    answered: bool = False
 
 
 class PageConverter(BaseConverter):
@@ -75,48 +77,61 @@ def create_app(worker: Worker) -> QuartTrio:
 
 
 def _install_gates(app: QuartTrio, worker: Worker) -> None:
-    key = worker.settings.key.get_secret_value().encode()
-    hosts = worker.settings.hosts
-    on_loopback = worker.settings.on_loopback
-
     async def before() -> None:
-        handled = Handled(secrets.token_hex(8), worker.clock.now())
-        g.handled = handled
-        bad_id = _name(handled, request.headers.getlist("X-Request-Id"))
-        auth.check_host(request.headers.get("Host"), on_loopback=on_loopback, hosts=hosts)
-        if _needs_key(request.path):
-            auth.check_key(request.headers.getlist("Authorization"), key)
-        if bad_id is not None:  # a header like others: after the key
-            raise bad_id
-        auth.check_target(request.path, request.scope["query_string"])
-        if request.path not in QUESTIONS:
-            worker.touch()
-        if request.method not in {"GET", "HEAD"}:
-            auth.check_content_type(request.headers.get("Content-Type"), has_body=_has_body(request))
-        handled.kind = kind_of(request)
-        if handled.kind is not None:
-            worker.requests.add(_entry(handled, worker.clock, None))
+        await _admit(worker)
 
     async def after(response: Response) -> Response:
-        handled: Handled = g.handled
-        response.headers["X-Request-Id"] = handled.request_id
-        response.headers.setdefault("Cache-Control", "no-store")
-        response.headers["X-Content-Type-Options"] = "nosniff"
-        took = worker.clock.now() - handled.began
-        if handled.kind is not None:
-            worker.requests.add(_entry(handled, worker.clock, response.status_code))
-        if request.path not in QUESTIONS:
-            log.info(
-                "request",
-                method=request.method,
-                path=_logged_path(request),
-                status=response.status_code,
-                took_ms=round(took * 1000, 2),
-            )
-        return response
+        return _answered(worker, response)
+
+    async def left(_: BaseException | None) -> None:
+        handled: Handled | None = g.get("handled")
+        if handled is not None and handled.kind is not None and not handled.answered:
+            worker.requests.add(_entry(handled, worker.clock, CLIENT_LEFT))
 
     app.before_request(before)
     app.after_request(after)
+    app.teardown_request(left)
+
+
+async def _admit(worker: Worker) -> None:
+    """Every check that comes before the route's own, in the contract's order; then the beginning is noted."""
+    settings = worker.settings
+    handled = g.handled = Handled(secrets.token_hex(8), worker.clock.now())
+    bad_id = _name(handled, request.headers.getlist("X-Request-Id"))
+    auth.check_host(request.headers.get("Host"), on_loopback=settings.on_loopback, hosts=settings.hosts)
+    if _needs_key(request.path):
+        auth.check_key(request.headers.getlist("Authorization"), settings.key.get_secret_value().encode())
+    if bad_id is not None:  # a header like others: after the key
+        raise bad_id
+    auth.check_target(request.path, request.scope["query_string"])
+    clients = await _is_a_clients(worker)
+    if clients and request.path not in QUESTIONS:
+        worker.touch()
+    if request.method not in {"GET", "HEAD"}:
+        auth.check_content_type(request.headers.get("Content-Type"), has_body=_has_body(request))
+    handled.kind = kind_of(request) if clients else None
+    if handled.kind is not None:
+        worker.requests.add(_entry(handled, worker.clock, None))
+
+
+def _answered(worker: Worker, response: Response) -> Response:
+    handled: Handled = g.handled
+    response.headers["X-Request-Id"] = handled.request_id
+    response.headers.setdefault("Cache-Control", "no-store")
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    took = worker.clock.now() - handled.began
+    handled.answered = True
+    if handled.kind is not None:
+        worker.requests.add(_entry(handled, worker.clock, response.status_code))
+    if request.path not in QUESTIONS:
+        log.info(
+            "request",
+            method=request.method,
+            path=_logged_path(request),
+            status=response.status_code,
+            took_ms=round(took * 1000, 2),
+        )
+    return response
 
 
 def _name(handled: Handled, given: list[str]) -> BadHeader | None:
@@ -129,6 +144,14 @@ def _name(handled: Handled, given: list[str]) -> BadHeader | None:
     structlog.contextvars.clear_contextvars()
     structlog.contextvars.bind_contextvars(request_id=handled.request_id)
     return refusal
+
+
+async def _is_a_clients(worker: Worker) -> bool:
+    """Only one who has the key, or a file's token, leaves a trace: pages that the browser shows can reach this port."""
+    if _needs_key(request.path):
+        return True
+    token = (request.view_args or {}).get("token")
+    return token is not None and await worker.media.find(token) is not None
 
 
 def _needs_key(path: str) -> bool:

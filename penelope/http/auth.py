@@ -14,6 +14,8 @@ from penelope.settings import is_loopback
 
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:+/=@-]{1,128}", re.ASCII)
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+_NAME: Final = re.compile(r"[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*", re.ASCII)
+_IPV6: Final = re.compile(r"(?=.*:)[0-9a-f:.]+", re.ASCII)
 _CHALLENGE: Final = {"WWW-Authenticate": "Bearer"}
 
 
@@ -41,8 +43,10 @@ def check_host(given: str | None, *, on_loopback: bool, hosts: Collection[str]) 
     Raises:
         WrongHost: no.
     """
-    name = _host_name(given or "")
-    if name.lower() in {host.lower() for host in hosts}:
+    name = _host_name(given or "").lower()
+    if not _NAME.fullmatch(name) and not _IPV6.fullmatch(name):
+        raise WrongHost(f"Host {ascii(given or '')[:100]} is not a name or an address")
+    if name in {host.lower() for host in hosts}:
         return
     if on_loopback and (is_loopback(name) or name.endswith(".localhost")):
         return
@@ -106,7 +110,7 @@ def checked_lease(given: list[str]) -> str | None:
 
 
 def _host_name(host: str) -> str:
-    """The name in a `Host` header, without its port."""
-    if host.startswith("["):
-        return host.partition("]")[0][1:]
-    return host.rpartition(":")[0] if re.search(r":\d*$", host) else host
+    """The name in a `Host` header, without its port and the root's dot."""
+    if bracketed := re.fullmatch(r"\[([0-9A-Fa-f:.]+)\](:[0-9]*)?", host):
+        return bracketed[1]
+    return re.sub(r":[0-9]*$", "", host).removesuffix(".")

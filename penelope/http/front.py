@@ -10,7 +10,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import trio
+from quart.wrappers.base import BaseRequestWebsocket
 from quart_trio import QuartTrio
+from werkzeug.exceptions import BadHost
+from werkzeug.routing import MapAdapter
 
 from penelope.outcome import failure
 
@@ -38,6 +41,14 @@ class Front(QuartTrio):
                 await exchange.drain()
             case _:
                 await super().asgi_app(scope, receive, send)
+
+    def create_url_adapter(self, request: BaseRequestWebsocket | None) -> MapAdapter | None:
+        try:
+            return super().create_url_adapter(request)
+        except (
+            BadHost
+        ):  # nothing answers it here; a request without a route still comes to the check of its Host
+            return None
 
 
 async def _refuse(send: Send) -> None:

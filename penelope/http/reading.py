@@ -3,6 +3,8 @@
 Source: contract, section 1 ("A malformed body … is 422").
 """
 
+import json
+import re
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -13,6 +15,7 @@ from penelope.errors import BadParameter, MalformedBody
 from penelope.http import auth
 from penelope.registry import explained
 
+_ESCAPED_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
@@ -23,6 +26,7 @@ async def json_object() -> dict[str, Any]:
         MalformedBody: it is not JSON, not UTF-8, or no object.
     """
     body = await request.get_data(cache=False, as_text=False)
+    assert isinstance(body, bytes)
     if not body.strip():
         return {}
     try:
@@ -31,7 +35,18 @@ async def json_object() -> dict[str, Any]:
         raise MalformedBody(f"the body is not JSON: {exc}") from exc
     if not isinstance(value, dict):
         raise MalformedBody("the body is not a JSON object")
+    if _ESCAPED_SURROGATE.search(body) and not _is_text(value):
+        raise MalformedBody("the body has half a surrogate pair, which is no text")
     return value
+
+
+def _is_text(value: object) -> bool:
+    """Can every string in it be written in UTF-8? Neither the browser nor the store takes one that cannot."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def query() -> dict[str, list[str]]:

@@ -13,7 +13,7 @@ import re
 import secrets
 import shutil
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -73,7 +73,7 @@ class MediaStore:
         self._clock = clock
         self._run = run
         self._sent: dict[str, list[tuple[int, int]]] = {}
-        self._whole: set[str] = set()
+        self._whole: dict[str, object] = {}
 
     async def recover(self) -> None:
         """Make the folder; drop media with no owner, files with no row and rows with no file.
@@ -160,18 +160,24 @@ class MediaStore:
 
         return await self._database.read(find)
 
-    def begin_whole(self, token: str) -> None:
+    def begin_whole(self, token: str) -> Callable[[], None]:
         """One download of the whole file at a time, since the first that completes is the last.
+
+        Returns:
+            What to call when it is over; more than once does no harm.
 
         Raises:
             Conflict: another is under way.
         """
         if token in self._whole:
             raise Conflict("this file is being downloaded right now", headers={"Retry-After": "5"})
-        self._whole.add(token)
+        mine = self._whole[token] = object()
 
-    def end_whole(self, token: str) -> None:
-        self._whole.discard(token)
+        def over() -> None:
+            if self._whole.get(token) is mine:
+                del self._whole[token]
+
+        return over
 
     async def sent(self, file: MediaFile, start: int, stop: int) -> None:
         """Bytes `start` to `stop` (exclusive) went out; once all have, the file is gone."""

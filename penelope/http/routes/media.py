@@ -4,7 +4,8 @@ Source: contract, section 6.
 """
 
 import re
-from collections.abc import AsyncGenerator
+import weakref
+from collections.abc import AsyncGenerator, Callable
 from typing import Final
 from urllib.parse import quote
 
@@ -71,9 +72,10 @@ def _response(media: MediaStore, file: MediaFile, start: int, stop: int) -> Resp
     if request.method == "HEAD":
         body: bytes | AsyncGenerator[bytes] = b""
     else:
-        if not partial:
-            media.begin_whole(file.token)
-        body = _stream(media, file, start, stop, whole=not partial)
+        over = None if partial else media.begin_whole(file.token)
+        body = _stream(media, file, start, stop, over)
+        if over is not None:  # a generator that is never started runs no `finally`: its client left at once
+            weakref.finalize(body, over)
     response = Response(body, 206 if partial else 200, headers, content_type=file.content_type)
     response.headers["Content-Length"] = str(stop - start)
     response.timeout = None
@@ -81,7 +83,7 @@ def _response(media: MediaStore, file: MediaFile, start: int, stop: int) -> Resp
 
 
 async def _stream(
-    media: MediaStore, file: MediaFile, start: int, stop: int, *, whole: bool
+    media: MediaStore, file: MediaFile, start: int, stop: int, over: Callable[[], None] | None
 ) -> AsyncGenerator[bytes]:
     """The file's bytes; once the last has gone out it is told, a download that breaks off never gets there."""
     try:
@@ -95,8 +97,8 @@ async def _stream(
             with trio.CancelScope(shield=True):  # it was handed over: it goes, whatever the client does now
                 await media.sent(file, start, stop)
     finally:
-        if whole:
-            media.end_whole(file.token)
+        if over is not None:
+            over()
 
 
 def _disposition(filename: str) -> str:
