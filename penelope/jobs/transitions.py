@@ -6,7 +6,6 @@ Source: contract, sections 5 and 8.
 from dataclasses import dataclass, replace
 from typing import Final
 
-from penelope import jsontext
 from penelope.jobs.model import Job, State, Webhook
 from penelope.jobs.schedule import Verdict, next_attempt
 from penelope.outcome import Outcome, failure
@@ -51,8 +50,10 @@ def interrupt(job: Job, now: float) -> Job:
     Raises:
         IllegalMove: it has ended already.
     """
-    kept = {} if job.checkpoint is None else {"checkpoint": jsontext.loads(job.checkpoint)}
-    outcome = failure(INTERRUPTED_STATUS, INTERRUPTED_ERROR, page_id=job.page_id, **kept)
+    outcome = failure(INTERRUPTED_STATUS, INTERRUPTED_ERROR, page_id=job.page_id)
+    if job.checkpoint is not None:
+        # Spliced in as the text that was stored: reading one that is nested deeply could fail, and with it the start.
+        outcome = Outcome(outcome.status, f'{outcome.text[:-1]}, "checkpoint": {job.checkpoint}}}')
     return _end(job, State.INTERRUPTED, outcome, now)
 
 

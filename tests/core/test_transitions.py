@@ -56,6 +56,16 @@ def test_a_finished_job_has_the_plain_answer(job: Job, outcome: Outcome, later: 
     assert replace(done, state=job.state, finished_at=None, status=None, result=None) == job
 
 
+@pytest.mark.parametrize("depth", [10, 900, 5_000])
+def test_a_checkpoint_of_any_depth_is_kept_as_it_is(depth: int) -> None:
+    """The start reads what the last life left: what was stored once must not stop it."""
+    checkpoint = "[" * depth + "]" * depth
+    shown = interrupt(replace(a_job(State.RUNNING), checkpoint=checkpoint), NOW)
+    assert shown.result is not None
+    assert shown.result.endswith(f', "checkpoint": {checkpoint}}}')
+    assert not json.loads(shown.result.replace(checkpoint, "[]"))["success"]
+
+
 @given(values.running(), st.floats(0, 1e6))
 def test_an_interrupted_job_keeps_its_checkpoint(job: Job, later: float) -> None:
     """The seed's status and error, plus the last `checkpoint` in `result.checkpoint` where there was one."""
