@@ -32,7 +32,10 @@ async def cross(function: Callable[..., Awaitable[_Result]], /, *args: Any) -> _
 class FakeTab(Tab):
     """Attributes:
     healed: how often the worker asked it to answer again.
-    fault: raised by the next `heal`.
+    memory: what it takes, bytes; None: it never said.
+    garbage: how much of that collecting gives back.
+    purged: what the purge asked of it.
+    purging_takes_s: each time.
     """
 
     def __init__(self, page_id: str, driver: "FakeDriver", url: str | None) -> None:
@@ -40,6 +43,10 @@ class FakeTab(Tab):
         self.healed = 0
         self.closed = False
         self.crashed_now = False
+        self.memory: int | None = 3 * 2**20
+        self.garbage = 0
+        self.purged: list[str] = []
+        self.purging_takes_s = 0.0
         self._page_id = page_id
         self._driver = driver
 
@@ -57,7 +64,21 @@ class FakeTab(Tab):
 
     async def vitals(self) -> Vitals:
         await trio.lowlevel.checkpoint()
-        return Vitals(memory=None if self.crashed_now else 3 * 2**20, silent_s=0.0)
+        return Vitals(memory=None if self.crashed_now else self.memory, silent_s=0.0)
+
+    async def collect_garbage(self) -> None:
+        await trio.sleep(self.purging_takes_s)
+        self.purged.append("collected")
+        if self.memory is not None:
+            self.memory -= self.garbage
+        self.garbage = 0
+
+    async def refresh(self) -> None:
+        await trio.sleep(self.purging_takes_s)
+        if not self._driver.up:
+            raise BrowserLost("there is no browser")
+        self.purged.append("reloaded")
+        self.memory = 2**20
 
     async def title(self) -> str:
         await trio.lowlevel.checkpoint()

@@ -531,11 +531,14 @@ async def test_a_wall_that_goes_back_moves_nothing(life: Life, world: World, rec
     assert await life.gone(held)
 
 
-async def test_a_wall_that_goes_forward_is_followed(life: Life, world: World, receiver: Receiver) -> None:
+@pytest.mark.parametrize("moved_at", [5, 70])
+async def test_a_wall_that_goes_forward_is_followed(
+    life: Life, world: World, receiver: Receiver, moved_at: int
+) -> None:
     """Wall-clock steps neither lose a job nor fire an attempt early by more than the step."""
     receiver.answers(500)
     job = await life.start("echo")
-    await trio.sleep(5)
+    await trio.sleep(moved_at)
     world.skew = 100
     await trio.sleep(700)
     assert [0, 60, 200, 500] == [post.at for post in receiver.of(job)]

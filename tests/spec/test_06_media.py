@@ -93,6 +93,16 @@ async def test_a_download_that_breaks_off_does_not_consume(life: Life, world: Wo
     assert content(2_000_000) == (await fetch(life, made["url"])).content
 
 
+async def test_a_file_that_was_cut_short_is_not_a_download(life: Life, world: World) -> None:
+    """Nor does one that ends early because the disk lost a part of the file."""
+    made = await link(life, size=1000)
+    (path,) = files(world)
+    path.write_bytes(content(400))
+    assert 400 == len((await fetch(life, made["url"])).content)
+    path.write_bytes(content(1000))
+    assert 1000 == len((await fetch(life, made["url"])).content)
+
+
 async def test_one_whole_download_at_a_time(life: Life) -> None:
     """One complete download: a second one beside it is refused, and works when the first broke off."""
     made = await link(life, size=2_000_000)

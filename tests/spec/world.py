@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import httpx
 import trio
 
+from penelope.births import watch_births
 from penelope.clock import Clock
 from penelope.http.app import create_app
 from penelope.http.worker import Worker
@@ -137,6 +138,7 @@ class Life:
 async def live(world: World) -> AsyncGenerator[Life]:
     """A worker on the world's store, nested as in `penelope.main`. Leaving the block without `stop` cuts it off."""
     settings = Settings.model_validate({"key": KEY, "store": world.store, **world.settings})
+    births = watch_births()
     with hold_store(world.store):
         async with open_database(world.store / "penelope.db", run=inline) as database:
             clock = Clock(world.wall)
@@ -167,6 +169,7 @@ async def live(world: World) -> AsyncGenerator[Life]:
                 clock=clock,
                 key=KEY,
                 stop_grace_s=settings.stop_grace_s,
+                page_memory_bytes=settings.page_memory_mb * MIB,
                 transport=world.receiver,
             )
             async with open_supervisor(parts) as supervisor:
@@ -180,6 +183,7 @@ async def live(world: World) -> AsyncGenerator[Life]:
                     requests=parts.requests,
                     supervisor=supervisor,
                     started_at=clock.now(),
+                    births=births,
                 )
                 async with trio.open_nursery() as serving:
                     transport = AppTransport(create_app(worker), serving)
