@@ -97,6 +97,7 @@ async def _supervise(
     )
     async with open_supervisor(parts) as supervisor:
         worker = Worker(
+        page_memory_bytes=settings.page_memory_mb * MIB,
             settings=settings,
             registry=registry,
             clock=clock,

@@ -80,6 +80,12 @@ class Settings(BaseSettings):
         validation_alias=_shared("MEDIA_MAX_MB"),
         description="Files not yet downloaded, together, in MiB; past it a plugin's file is refused with 507.",
     )
+    page_memory_mb: int = Field(
+        300,
+        ge=1,
+        validation_alias=_shared("PAGE_MEMORY_MB"),
+        description="Memory of an idle page, in MiB, above which it is purged.",
+    )
     stop_grace_s: float = Field(
         10.0,
         ge=0,
@@ -179,6 +185,31 @@ class Settings(BaseSettings):
 def plugin_folders() -> tuple[Path, ...]:
     """The folders of PENELOPE_PLUGINS, from the environment and `.env`; for commands that need no key."""
     return _PluginFolders().plugins
+
+
+def worker_address() -> tuple[str, str]:
+    """The base URL and the key of the worker that these settings are of, from the environment and `.env`; the key is ""
+    where none is set. For commands that talk to a worker.
+
+    Raises:
+        BadSettings: a value that does not parse; the message names the variable.
+    """
+    try:
+        address = _Address()
+    except ValidationError as exc:
+        raise BadSettings("; ".join(_explained(exc))) from exc
+    # A worker that listens on all addresses is on this machine's own, too.
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1", "[::]": "::1"}.get(address.host, address.host)  # noqa: S104
+    bracketed = f"[{host}]" if ":" in host and not host.startswith("[") else host
+    return f"http://{bracketed}:{address.port}", address.key.get_secret_value().strip()
+
+
+class _Address(BaseSettings):
+    model_config = Settings.model_config
+
+    key: SecretStr = SecretStr("")
+    host: str = Settings.model_fields["host"].default
+    port: int = Settings.model_fields["port"].default
 
 
 class _PluginFolders(BaseSettings):

@@ -32,6 +32,7 @@ from penelope.jobs.sweep import sweep_loop
 from penelope.jobs.ticket import Ticket
 from penelope.outcome import Outcome
 from penelope.pages.manager import PageManager
+from penelope.pages.purge import purge_loop
 from penelope.store.media import MediaStore
 from penelope.store.request_log import RequestLog
 
@@ -42,7 +43,11 @@ log = structlog.get_logger("penelope.supervisor")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What the supervisor works with; all of it outlives it."""
+    """What the supervisor works with; all of it outlives it.
+
+    Attributes:
+        page_memory_bytes: above which an idle page is purged.
+    """
 
     pages: PageManager
     store: JobStore
@@ -51,6 +56,7 @@ class Parts:
     clock: Clock
     key: str
     stop_grace_s: float
+    page_memory_bytes: int
     transport: httpx.AsyncBaseTransport | None = None
     lag: LoopLag = field(default_factory=LoopLag)
 
@@ -224,6 +230,9 @@ async def open_supervisor(parts: Parts) -> AsyncGenerator[Supervisor]:
         children.start_soon(ends.retry, name="owed ends")
         children.start_soon(parts.lag.run, name="loop lag")
         children.start_soon(sweep_loop, parts.store, parts.media, parts.requests, parts.clock, name="sweep")
+        children.start_soon(
+            purge_loop, parts.pages, parts.clock, parts.page_memory_bytes, name="memory purge"
+        )
         async with trio.open_nursery() as delivering:
             deliveries = Deliveries(
                 delivering, client, ends, parts.clock, parts.key, sweep_media=parts.media.sweep

@@ -52,6 +52,7 @@ class Line:
         self._holder: Holder | None = None
         self._waiting: deque[_Waiter] = deque()
         self._settling: trio.Event | None = None
+        self._settle_s = SETTLE_S
 
     @property
     def holder(self) -> Holder | None:
@@ -93,15 +94,18 @@ class Line:
         finally:
             self._release()
 
-    def settling(self) -> None:
-        """The holder's work is over and only its books are open: a job may wait for that instead of being refused."""
+    def settling(self, at_most_s: float = SETTLE_S) -> None:
+        """The holder's work is over and only its books are open, or it is the worker's own and soon over: a job may
+        wait for that, so many seconds at most, instead of being refused.
+        """
         if self._settling is None:
             self._settling = trio.Event()
+            self._settle_s = at_most_s
 
     async def settled(self) -> None:
-        """Return when the page is free or at work; wait only while its holder settles, 5 s at most."""
+        """Return when the page is free or at work; wait only while its holder settles, as long as it may at most."""
         if self._settling is not None:
-            with trio.move_on_after(SETTLE_S):
+            with trio.move_on_after(self._settle_s):
                 await self._settling.wait()
 
     async def _wait(self, waiter: _Waiter, patience_s: float) -> None:

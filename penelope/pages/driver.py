@@ -54,7 +54,8 @@ class Vitals:
     """How a page is.
 
     Attributes:
-        memory: bytes of its JavaScript heap, when it last said so; None: it never did.
+        memory: bytes of its scripts' and its documents' heap, array buffers included, when it last said so; None: it
+            never did.
         silent_s: seconds since its main thread last answered; 0.0 when it just did, None: it never has.
     """
 
@@ -111,6 +112,19 @@ class Tab(Protocol):
 
         Raises:
             BrowserLost: there is no browser to heal it in; the driver is starting one.
+        """
+        ...
+
+    async def collect_garbage(self) -> None:
+        """Have an idle page give back what nothing in it refers to; bounded (5 s), no matter whether it does."""
+        ...
+
+    async def refresh(self) -> None:
+        """Leave an idle page's document for about:blank, and load it anew at its address. Bounded, about 15 s at the
+        very worst; whatever the page does, it answers afterwards.
+
+        Raises:
+            BrowserLost: there is no browser to do it in; the driver is starting one.
         """
         ...
 

@@ -113,9 +113,11 @@ class PageManager:
         page = self.get(page_id)
         if page_id == MAIN:
             raise Conflict("page main cannot be closed")
+        await page.line.settled()
         leases.check(page.lease, token, trio.current_time())
         with page.line.hold(holder):
-            assert page.tab is not None
+            if page.tab is None or self._pages.get(page_id) is not page:
+                raise PageMissing(f"there is no page {page_id!r}")
             del self._pages[page_id]  # whoever comes now finds no page; nobody waits, it was idle
             await page.tab.close()
 
@@ -156,6 +158,16 @@ class PageManager:
             if begun is not None and page.lease is begun:
                 page.lease = leases.end(begun, trio.current_time())
             page.last_used_at = self._clock.now()
+
+    def at_rest(self, page: Page) -> bool:
+        """Whether the page is open, well, worked by nobody and reserved for nobody; immediate."""
+        return (
+            self._pages.get(page.page_id) is page
+            and page.tab is not None
+            and not page.tab.crashed
+            and page.line.holder is None
+            and leases.live(page.lease, trio.current_time()) is None
+        )
 
     def lease_now(self) -> float:
         """The clock that leases are counted on, seconds; it never goes back."""

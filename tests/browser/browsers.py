@@ -13,6 +13,7 @@ import trio
 from penelope.pages.browser.driver import PlaywrightDriver, open_browser
 from penelope.pages.browser.launch import BrowserOptions
 from penelope.pages.browser.tab import PlaywrightTab
+from penelope.pages.driver import Tab
 
 Body = Callable[[Any, Any], Awaitable[Any]]
 
@@ -26,7 +27,7 @@ async def opened(
         yield driver, await driver.open_tab("main")
 
 
-async def goto(tab: PlaywrightTab, url: str, *, timeout_ms: float = 5000) -> str:
+async def goto(tab: Tab, url: str, *, timeout_ms: float = 5000) -> str:
     """Go there and say the title."""
 
     async def body(page: Any, _: object) -> str:
@@ -36,7 +37,7 @@ async def goto(tab: PlaywrightTab, url: str, *, timeout_ms: float = 5000) -> str
     return await tab.run(body, name="test/goto")
 
 
-async def evaluate(tab: PlaywrightTab, script: str) -> Any:
+async def evaluate(tab: Tab, script: str) -> Any:
     """What the script says."""
 
     async def body(page: Any, _: object) -> Any:

@@ -52,6 +52,8 @@ GOOD: list[tuple[str, str, str, Any]] = [
     ("PENELOPE_MAX_PAGES", "3", "max_pages", 3),
     ("MEDIA_MAX_MB", "0", "media_max_mb", 0),
     ("PENELOPE_MEDIA_MAX_MB", "7", "media_max_mb", 7),
+    ("PAGE_MEMORY_MB", "1", "page_memory_mb", 1),
+    ("PENELOPE_PAGE_MEMORY_MB", "500", "page_memory_mb", 500),
     ("STOP_GRACE_S", "0.5", "stop_grace_s", 0.5),
     ("PENELOPE_STOP_GRACE_S", "2", "stop_grace_s", 2.0),
 ]
@@ -63,6 +65,7 @@ BAD: list[tuple[str, str]] = [
     *(("PENELOPE_LOG", bad) for bad in ("", "xml", "JSON ")),
     *(("MAX_PAGES", bad) for bad in ("", "0", "-1", "many", "1001", "1e2")),
     *(("MEDIA_MAX_MB", bad) for bad in ("", "-1", "nan", "4G")),
+    *(("PAGE_MEMORY_MB", bad) for bad in ("", "0", "-1", "nan", "1G")),
     *(("STOP_GRACE_S", bad) for bad in ("", "-1", "nan", "inf", "3601", "ten")),
 ]
 
@@ -80,7 +83,7 @@ def test_a_bad_value_names_its_variable(name: str, text: str) -> None:
         read(**{name: text})
 
 
-@pytest.mark.parametrize("name", ["MAX_PAGES", "MEDIA_MAX_MB", "STOP_GRACE_S"])
+@pytest.mark.parametrize("name", ["MAX_PAGES", "MEDIA_MAX_MB", "PAGE_MEMORY_MB", "STOP_GRACE_S"])
 def test_a_bad_prefixed_value_names_its_variable(name: str) -> None:
     """Also under the prefix; and the prefixed one wins."""
     with pytest.raises(BadSettings, match=name):

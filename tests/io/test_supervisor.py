@@ -48,6 +48,7 @@ async def parts(database: Database, tmp_path: Path) -> Parts:
         clock=clock,
         key=KEY,
         stop_grace_s=0.2,
+        page_memory_bytes=300 * 2**20,
     )
 
 

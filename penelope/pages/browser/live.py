@@ -26,6 +26,7 @@ CLOSE_S = 1.5
 TARGET_CLOSE_S = 0.5
 LEFTOVERS_S = 1.0
 BLANK = "about:blank"
+HEAPS = ("totalSize", "embedderHeapUsedSize", "backingStorageSize")
 ERROR_PAGE = "chrome-error:"
 
 _E = TypeVar("_E")
@@ -112,12 +113,13 @@ class Live:
         return not self.crashed and not self.page.is_closed() and self.session.alive
 
     async def ask_vitals(self) -> None:
-        """Have the page's main thread say how large its heap is."""
+        """Have the page's main thread say how large its heaps are."""
         try:
             heap = await self.cdp.send("Runtime.getHeapUsage")
         except Error:  # closed or crashed: others see to that
             return
-        self.memory = int(heap["totalSize"])
+        # An array buffer and a document's nodes are on no JavaScript heap, and may be most of a page.
+        self.memory = int(sum(heap.get(part, 0) for part in HEAPS))
         self.answered_at = time.monotonic()
 
     def start_soon(self, work: Awaitable[object], what: str) -> asyncio.Task[None]:

@@ -36,6 +36,8 @@ THROW_AWAY_S = 2.0  # to close the page under a call that will not end
 CRASH_LOOP_S = 10.0  # a page that crashed this soon after it was opened is opened blank
 REOPEN_S = 5.0  # for the load of the last address, when a page is opened afresh
 NEW_PAGE_S = 5.0
+COLLECT_S = 5.0  # what half a gigabyte of nodes takes
+BLANK_S = 2.0
 
 _Result = TypeVar("_Result")
 
@@ -232,6 +234,39 @@ class PlaywrightTab:
             killed = await healing.end_renderer(live)
         await self.reopen(self._driver.keeper.session)
         return Healing.KILLED if killed else Healing.REOPENED
+
+    async def collect_garbage(self) -> None:
+        live = self.live
+        if live is None or not live.usable or self._driver.watch.lag_s > 0.0:
+            return
+
+        async def collect() -> None:
+            await answers(live.cdp.send("HeapProfiler.collectGarbage"), COLLECT_S)
+
+        await self._driver.thread.run(collect, name=f"collect garbage of {self._page_id}")
+
+    async def refresh(self) -> None:
+        await self._driver.keeper.ready()
+        await self._driver.thread.run(self._refresh, name=f"refresh {self._page_id}")
+        await self.heal()
+
+    async def _refresh(self) -> None:
+        """Asyncio-flavoured."""
+        live = self.live
+        if live is None or not live.usable:
+            return
+        place = live.place
+        left = live.page.goto(BLANK, timeout=BLANK_S * 1000)
+        if not await answers(left, BLANK_S + 0.5):
+            live.place = place
+            await healing.end_renderer(live)  # the page is opened afresh, at its place
+            return
+        live.place = place
+        await answers(live.cdp.send("HeapProfiler.collectGarbage"), COLLECT_S)
+        if place != BLANK:
+            going = live.page.goto(place, wait_until="commit", timeout=REOPEN_S * 1000)
+            if not await answers(going, REOPEN_S + 0.5):
+                live.troubled, live.unsettled = True, not live.error_page.is_set()
 
     async def close(self) -> None:
         self.closed = True
