@@ -30,12 +30,22 @@ async def store(database: Database) -> JobStore:
     return JobStore(database)
 
 
+def new(nursery: trio.Nursery, client: httpx.AsyncClient, store: JobStore, clock: Clock) -> Deliveries:
+    """As a worker has them, but for the media: there is none."""
+
+    async def sweep_media(_: float) -> int:
+        await trio.lowlevel.checkpoint()
+        return 0
+
+    return Deliveries(nursery, client, JobEnds(store, clock), clock, KEY, sweep_media=sweep_media)
+
+
 @pytest.fixture
 async def deliveries(store: JobStore) -> AsyncIterator[Deliveries]:
-    """As a worker has them; what is under way at the end is broken off."""
+    """What is under way at the end is broken off."""
     clock = Clock()
     async with delivery.open_client() as client, trio.open_nursery() as nursery:
-        made = Deliveries(nursery, client, JobEnds(store, clock), clock, KEY)
+        made = new(nursery, client, store, clock)
         yield made
         made.hurry()
         nursery.cancel_scope.cancel()
@@ -145,7 +155,7 @@ async def test_a_delivery_that_is_hurried_is_made_again_by_the_next_life(
     async with delivery.open_client() as client:
         for _ in range(2):
             async with trio.open_nursery() as nursery:
-                made = Deliveries(nursery, client, JobEnds(store, clock), clock, KEY)
+                made = new(nursery, client, store, clock)
                 if not receiver.received:
                     await stored(store, ended(receiver.url))
                 for job in await store.to_deliver():
@@ -162,7 +172,7 @@ async def test_a_stop_lets_the_post_under_way_be_recorded(store: JobStore, new_r
     receiver = await new_receiver(receivers.after(answer, receivers.status(200)))
     clock = Clock()
     async with delivery.open_client() as client, trio.open_nursery() as nursery:
-        made = Deliveries(nursery, client, JobEnds(store, clock), clock, KEY)
+        made = new(nursery, client, store, clock)
         await deliver(made, store, receiver.url)
         await receiver.wait_for(1)
         nursery.cancel_scope.cancel()

@@ -5,7 +5,9 @@ import os
 import signal
 import socket
 import sqlite3
+import subprocess
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -187,24 +189,23 @@ async def test_a_plugin_that_blocks_past_the_stop(new_worker: NewWorker, tmp_pat
         assert ("running",) == connection.execute("SELECT state FROM jobs").fetchone()
 
 
-async def test_a_full_disk_starts_nothing_and_loses_nothing(
-    new_worker: NewWorker, new_receiver: NewReceiver, tmp_path: Path
-) -> None:
-    """J17, on a disk that is really full: the browser's profile is on it too."""
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 200 MiB."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    mounted = await trio.run_process(
-        ["mount", "-t", "tmpfs", "-o", "size=200m", "tmpfs", str(folder)], check=False, capture_stderr=True
-    )
-    if mounted.returncode:
+    mount = ["mount", "-t", "tmpfs", "-o", "size=200m", "tmpfs", str(folder)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
         pytest.skip("needs the right to mount a small file system")
-    try:
-        await _full_disk(new_worker(PENELOPE_STORE=str(folder / "store")), folder, new_receiver)
-    finally:
-        await trio.run_process(["umount", "-l", str(folder)])
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-async def _full_disk(worker: WorkerProcess, folder: Path, new_receiver: NewReceiver) -> None:
+async def test_a_full_disk_starts_nothing_and_loses_nothing(
+    new_worker: NewWorker, new_receiver: NewReceiver, disk: Path
+) -> None:
+    """J17, on a disk that is really full: the browser's profile is on it too."""
+    worker = new_worker(PENELOPE_STORE=str(disk / "store"))
     receiver = await new_receiver()
     file = worker.home / "marks"
     await worker.start()
@@ -212,7 +213,7 @@ async def _full_disk(worker: WorkerProcess, folder: Path, new_receiver: NewRecei
         body = {"file": str(file), "seconds": 2}
         running = await client.post(f"{PLUGIN}/mark", json=body, headers={"X-Callback-Url": receiver.url})
         assert 201 == (await client.post("/api/v1/pages", json={"page_id": "other"})).status_code
-        _fill(folder / "ballast")
+        _fill(disk / "ballast")
         nothing = worker.home / "nothing"
         refused = await client.post(
             f"{PLUGIN}/mark".replace("main", "other"),
@@ -231,7 +232,7 @@ async def _full_disk(worker: WorkerProcess, folder: Path, new_receiver: NewRecei
         ready = await client.get("/readyz")
         assert (503, True) == (ready.status_code, "the store takes no writes" in ready.json()["error"])
 
-        (folder / "ballast").unlink()
+        (disk / "ballast").unlink()
 
         async def is_well() -> bool:
             return (await client.get("/readyz")).status_code == 200
