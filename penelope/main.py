@@ -23,6 +23,7 @@ from hypercorn.trio import serve as serve_app
 from quart_trio import QuartTrio
 
 from penelope import resolver
+from penelope.births import Births, watch_births
 from penelope.clock import Clock
 from penelope.errors import PortTaken
 from penelope.http.app import create_app
@@ -59,6 +60,7 @@ async def run(settings: Settings, registry: Registry) -> int:
     Raises:
         StartError: it cannot start; in a group, when tasks were running already.
     """
+    births = watch_births()
     resolver.install()
     with hold_store(settings.store), listening(settings.host, settings.port) as port:
         async with open_database(settings.store / "penelope.db") as database:
@@ -74,7 +76,7 @@ async def run(settings: Settings, registry: Registry) -> int:
                     cookies=cookies,
                 )
                 await pages.open(MAIN)
-                return await _supervise(settings, registry, database, clock, pages, driver, port)
+                return await _supervise(settings, registry, database, clock, pages, driver, port, births)
 
 
 async def _supervise(
@@ -85,6 +87,7 @@ async def _supervise(
     pages: PageManager,
     driver: Driver,
     port: socket.socket,
+    births: Births,
 ) -> int:
     parts = Parts(
         pages=pages,
@@ -107,6 +110,7 @@ async def _supervise(
             requests=parts.requests,
             supervisor=supervisor,
             started_at=clock.now(),
+            births=births,
         )
         await serve(create_app(worker), port, supervisor, driver)
     return EXIT_STUCK if driver.health.stuck else EXIT_OK

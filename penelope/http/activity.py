@@ -58,6 +58,7 @@ def _call(live: Live) -> dict[str, Any]:
         "what": live.call.what,
         "page_id": live.call.page.page_id,
         "job_id": live.job_id,
+        "request_id": live.call.request_id,
         "state": "running" if live.claimed else "waiting",
         "since": live.since,
         "progress": live.fraction,

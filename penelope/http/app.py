@@ -26,7 +26,9 @@ CLIENT_LEFT = 499  # in the request log only: nobody was there to be answered
 API = "/api/v1"
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json", "/docs"})
 # Not in the request log, and no client's activity either: questions about the worker itself.
-QUESTIONS = frozenset({"/healthz", "/readyz", "/metrics", f"{API}/activity", "/openapi.json", "/docs"})
+QUESTIONS = frozenset(
+    {"/healthz", "/readyz", "/metrics", f"{API}/activity", f"{API}/tree", "/openapi.json", "/docs"}
+)
 
 log = structlog.get_logger("penelope.http")
 

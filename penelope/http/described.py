@@ -69,6 +69,7 @@ _ACTIVITY: Final = {
                 "what": _STRING,
                 "page_id": _STRING,
                 "job_id": _MAYBE_STRING,
+                "request_id": _STRING,
                 "state": {"type": "string", "enum": ["running", "waiting"]},
                 "since": _EPOCH,
                 "progress": _NUMBER,
@@ -91,6 +92,44 @@ _ACTIVITY: Final = {
         }
     ),
 }
+_HELD: Final = {"what": _STRING, "job_id": _MAYBE_STRING, "for_s": _NUMBER}
+_TREE: Final = {
+    "success": _SUCCESS,
+    "tree": {"type": "array", "items": {"$ref": "#/components/schemas/Task"}},
+    "pages": {
+        "type": "array",
+        "items": _object(
+            {
+                "page_id": _STRING,
+                "url": _STRING,
+                "state": _PAGE["state"],
+                "lease": _PAGE["lease"],
+                "holder": {
+                    "anyOf": [_object({**_HELD, "progress": _NUMBER, "note": _STRING}), {"type": "null"}]
+                },
+                "waiting": {"type": "array", "items": _object(_HELD), "description": "Next first."},
+            }
+        ),
+    },
+}
+# For the document's components: it names itself.
+TASK: Final = _object(
+    {
+        "task": {"type": "string", "description": "Its name."},
+        "for_s": {**_MAYBE_NUMBER, "description": "How long it has lived, seconds."},
+        "nurseries": {
+            "type": "array",
+            "description": "Outermost first.",
+            "items": _object(
+                {
+                    "cancelled": {"type": "boolean"},
+                    "ends_in_s": {**_MAYBE_NUMBER, "description": "Seconds until its deadline."},
+                    "tasks": {"type": "array", "items": {"$ref": "#/components/schemas/Task"}},
+                }
+            ),
+        },
+    }
+)
 _LEASE: Final = {
     "success": _SUCCESS,
     "page_id": _STRING,
@@ -197,6 +236,11 @@ ROUTES: Final[dict[str, dict[str, Any]]] = {
     "/api/v1/activity": {
         "get": _operation(
             "activity", "What the worker is doing", tag="status", result=_ACTIVITY, fails=(401,)
+        )
+    },
+    "/api/v1/tree": {
+        "get": _operation(
+            "tree", "The live tree of nurseries and tasks", tag="status", result=_TREE, fails=(401,)
         )
     },
     "/api/v1/requests": {

@@ -6,7 +6,7 @@ Source: contract, section 1.
 from importlib.metadata import version
 from typing import Any, Final
 
-from penelope.http.described import ROUTES
+from penelope.http.described import ROUTES, TASK
 from penelope.http.worker import Worker
 from penelope.pages.primitives.model import Primitive
 from penelope.pages.primitives.table import PRIMITIVES
@@ -49,7 +49,7 @@ ENVELOPE: Final = {
 def document(worker: Worker) -> dict[str, Any]:
     """The whole document, OpenAPI 3.1."""
     paths: dict[str, Any] = dict(ROUTES)
-    schemas: dict[str, Any] = {"Error": _error_schema(), "Accepted": _ACCEPTED}
+    schemas: dict[str, Any] = {"Error": _error_schema(), "Accepted": _ACCEPTED, "Task": TASK}
     for primitive in PRIMITIVES.values():
         paths[f"{API}/{{page_id}}/{primitive.name}"] = {"post": _primitive(primitive, schemas)}
     for plugin in worker.registry.values():

@@ -5,6 +5,7 @@ Source: design, section 3 ("`create_app`: owns no task").
 
 from dataclasses import dataclass, field
 
+from penelope.births import Births
 from penelope.clock import Clock
 from penelope.jobs.store import JobStore
 from penelope.jobs.supervisor import Supervisor
@@ -20,6 +21,7 @@ class Worker:
     """Attributes:
     started_at: epoch seconds.
     last_client_activity: epoch seconds; None before the first. Polls count, the waker's questions do not.
+    births: for the live tree; one that watches no run knows no ages.
     """
 
     settings: Settings
@@ -31,6 +33,7 @@ class Worker:
     requests: RequestLog
     supervisor: Supervisor
     started_at: float
+    births: Births = field(default_factory=Births)
     last_client_activity: float | None = field(default=None)
 
     def touch(self) -> None:

@@ -107,6 +107,7 @@ class Runner:
                 holder = Holder(what=call.what, job_id=job.job_id, since=live.since)
                 async with self._pages.claim(call.page, holder, call.lease, at_once=True) as tab:
                     await self._store.insert(job)
+                    trio.lowlevel.current_task().name = f"job {job.job_id} of {call.what} on {job.page_id}"
                     live.claimed = True
                     self._lives.began(live)
                     self._log(live, "begin")

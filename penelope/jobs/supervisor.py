@@ -237,7 +237,7 @@ async def open_supervisor(parts: Parts) -> AsyncGenerator[Supervisor]:
             deliveries = Deliveries(
                 delivering, client, ends, parts.clock, parts.key, sweep_media=parts.media.sweep
             )
-            supervisor: Supervisor = await children.start(_run_calls, parts, deliveries, ends)
+            supervisor: Supervisor = await children.start(_run_calls, parts, deliveries, ends, name="calls")
             for job in to_deliver:
                 deliveries.start(job)
             try:

@@ -59,6 +59,20 @@ async def block(call: Call, file: str, seconds: float) -> dict[str, Any]:
     return {}
 
 
+@plugin("tested/steps")
+async def steps(call: Call, seconds: float, note: str = "half") -> dict[str, Any]:
+    """Say that half is done, and do the other half."""
+    await call.progress(0.5, note)
+    await asyncio.sleep(seconds)
+    return {}
+
+
+@plugin("tested/files")
+async def files(call: Call, filenames: list[str], content: str = "content") -> dict[str, Any]:
+    """Hand over a file of each name."""
+    return {"files": [await call.media(content.encode(), filename=name) for name in filenames]}
+
+
 def _note(file: str, line: str) -> None:
     with Path(file).open("a") as notes:
         notes.write(line + "\n")

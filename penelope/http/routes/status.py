@@ -9,23 +9,14 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from quart import Blueprint, Response
 
 from penelope import jsontext, outcome
-from penelope.http import activity, docs_page, metrics, openapi
+from penelope.http import activity, docs_page, metrics, openapi, tree
 from penelope.http.envelope import answer, json_response, success
 from penelope.http.worker import Worker
 
 
 def blueprint(worker: Worker) -> Blueprint:
-    """`/healthz`, `/readyz`, `/metrics`, `/api/v1/activity`, `/openapi.json` and `/docs`."""
+    """`/healthz`, `/readyz`, `/metrics`, `/api/v1/activity`, `/api/v1/tree`, `/openapi.json` and `/docs`."""
     routes = Blueprint("status", __name__)
-
-    # Made once: nothing in them changes while the worker lives, and they are open to whoever asks without a key.
-    @cache
-    def description() -> bytes:
-        return jsontext.dumps(openapi.document(worker)).encode()
-
-    @cache
-    def description_to_read() -> str:
-        return docs_page.render(openapi.document(worker))
 
     @routes.get("/healthz")
     async def healthz() -> Response:
@@ -47,6 +38,24 @@ def blueprint(worker: Worker) -> Blueprint:
     async def doing() -> Response:
         return success(await activity.activity(worker))
 
+    @routes.get("/api/v1/tree")
+    async def living() -> Response:
+        return success(tree.tree(worker))
+
+    _add_descriptions(routes, worker)
+    return routes
+
+
+def _add_descriptions(routes: Blueprint, worker: Worker) -> None:
+    # Made once: nothing in them changes while the worker lives, and they are open to whoever asks without a key.
+    @cache
+    def description() -> bytes:
+        return jsontext.dumps(openapi.document(worker)).encode()
+
+    @cache
+    def description_to_read() -> str:
+        return docs_page.render(openapi.document(worker))
+
     @routes.get("/openapi.json")
     async def described() -> Response:
         return json_response(description())
@@ -56,8 +65,6 @@ def blueprint(worker: Worker) -> Blueprint:
         page = Response(description_to_read(), content_type="text/html; charset=utf-8")
         page.headers["Content-Security-Policy"] = "default-src 'none'; style-src 'unsafe-inline'"
         return page
-
-    return routes
 
 
 def _not_ready(worker: Worker) -> str | None:
