@@ -97,10 +97,10 @@ async def _supervise(
         clock=clock,
         key=settings.key.get_secret_value(),
         stop_grace_s=settings.stop_grace_s,
+        page_memory_bytes=settings.page_memory_mb * MIB,
     )
     async with open_supervisor(parts) as supervisor:
         worker = Worker(
-        page_memory_bytes=settings.page_memory_mb * MIB,
             settings=settings,
             registry=registry,
             clock=clock,
