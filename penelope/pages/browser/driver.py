@@ -29,6 +29,7 @@ from penelope.pages.driver import Health
 if TYPE_CHECKING:
     from playwright.async_api import Page
 
+BLOCKED_S = 1.0  # a thread that has not answered for so long is not waited for
 ANSWER_S = 5.0  # for what the browser answers from memory
 END_S = 15.0
 
@@ -100,6 +101,8 @@ class PlaywrightDriver:
 
     async def cookies(self) -> str:
         session = await self.keeper.ready()
+        if self.watch.lag_s > BLOCKED_S:
+            raise BrowserLost("a call blocks the browser's thread: nobody can be asked for cookies")
         try:
             with trio.fail_after(ANSWER_S):
                 cookies = await self.thread.run(session.cookies, grace=0.0)

@@ -198,6 +198,12 @@ class Run(Generic[_T]):
         task.add_done_callback(partial(_close_unstarted, coro))
         return task
 
+    async def over(self, within_s: float) -> bool:
+        """Whether it has ended, or does within that time."""
+        if self._task is not None and not self._task.done():
+            await asyncio.wait([self._task], timeout=within_s)
+        return self._task is None or self._task.done()
+
     async def guarded(self, coro: Coroutine[Any, Any, Any]) -> Any:
         """Drive `coro` step by step: the loop knows whose step it is, and an abandoned one gets no further step."""
         return await _steps(self, self._loop, coro)

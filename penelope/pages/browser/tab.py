@@ -53,6 +53,8 @@ class PlaywrightTab:
         self.live: Live | None = None
         self.place = BLANK  # where to open it again
         self.closed = False
+        self._left: list[Run[Any]] = []  # cancelled calls that wait for the thread
+        self._owes_heal = False
 
     @property
     def page_id(self) -> str:
@@ -121,6 +123,7 @@ class PlaywrightTab:
 
     async def _work(self, body: Body[_Result], run: Run[_Result]) -> _Result:
         """Asyncio-flavoured."""
+        await self._see_off()
         if self.live is not None:
             await healing.settle(self.live)
         live = await self.usable_live()
@@ -145,18 +148,39 @@ class PlaywrightTab:
         run.cancel()
         with trio.move_on_after(GRACE_S, shield=True):
             await run.ended.wait()
-        if run.ended.is_set():
+        if run.ended.is_set() or self._leave(run):
             return
         with trio.move_on_after(self._driver.free_s, shield=True):
             if not run.cancel_seen or self._driver.watch.lag_s > 0.0:
                 await self._driver.watch.free(run)
-        if run.ended.is_set() or self._driver.watch.stuck.is_set():
+        if run.ended.is_set() or self._driver.watch.stuck.is_set() or self._leave(run):
             return
         log.warning("a call will not end: its page is thrown away", plugin=run.name, page_id=self._page_id)
         run.abandon()
         with trio.move_on_after(THROW_AWAY_S, shield=True):
             await self._driver.thread.run(self.throw_away, grace=0.0)
             await run.ended.wait()
+
+    def _leave(self, run: Run[Any]) -> bool:
+        """Leave a cancelled call to itself when another one holds the thread, for however long that is: it hears of its
+        cancel before the next call here begins, which sees it off.
+        """
+        if not self._driver.watch.held_by_another(run):
+            return False
+        log.warning("another call blocks the browser's thread", plugin=run.name, page_id=self._page_id)
+        self._left.append(run)
+        return True
+
+    async def _see_off(self) -> None:
+        """Wait for the end of the calls that were left to themselves, and heal what they left. Asyncio-flavoured."""
+        left, self._left = self._left, []
+        for run in left:
+            if not await run.over(GRACE_S):
+                run.abandon()
+                await self.throw_away()
+        if self._owes_heal:
+            self._owes_heal = False
+            await self._heal()
 
     async def throw_away(self) -> None:
         """Close the page; the next call gets a fresh one. Asyncio-flavoured."""
@@ -216,6 +240,9 @@ class PlaywrightTab:
 
     async def heal(self) -> Healing:
         await self._driver.keeper.ready()
+        if self._driver.watch.lag_s > 0.0:  # a call blocks the thread: the next one here begins with it
+            self._owes_heal = True
+            return Healing.NONE
         began = time.monotonic()
         healed = await self._driver.thread.run(self._heal, name=f"heal {self._page_id}")
         if healed is not Healing.NONE:

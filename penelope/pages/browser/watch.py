@@ -83,13 +83,21 @@ class Watch:
         frame = sys._current_frames().get(self._thread.ident)
         return "".join(traceback.format_stack(frame)) if frame is not None else ""
 
+    def held_by_another(self, run: Run[object]) -> bool:
+        """Whether another call than this one has the thread right now, and keeps it. Immediate."""
+        at_work = self._thread.loop.at_work
+        return self.lag_s > 0.0 and at_work is not None and at_work is not run
+
     async def free(self, run: Run[object]) -> None:
-        """Free the thread from a cancelled call that has passed its grace; bounded. Sets `stuck` when that fails."""
+        """Free the thread from a cancelled call that has passed its grace; bounded. Sets `stuck` when that fails.
+
+        Only from that call: another one that blocks the thread was not cancelled, and has a right to its end.
+        """
         log.warning(
             "breaking off a call that blocks the browser's thread", plugin=run.name, stack=self.stack()
         )
         until = trio.current_time() + BREAK_FOR_S
-        while trio.current_time() < until:
+        while trio.current_time() < until and not self.held_by_another(run):
             if not _raise_in(self._thread.ident):
                 break
             with trio.move_on_after(BREAK_EVERY_S):
@@ -98,6 +106,8 @@ class Watch:
                 _raise_in(self._thread.ident, clear=True)
                 return
         _raise_in(self._thread.ident, clear=True)
+        if self.held_by_another(run):
+            return
         log.error(
             "nothing ends the call that blocks the browser's thread", plugin=run.name, stack=self.stack()
         )
