@@ -13,7 +13,7 @@ FOLDERS = ("core", "spec", "io", "browser")
 settings.register_profile(
     "penelope",
     deadline=None,
-    max_examples=60,
+    max_examples=40,
     print_blob=True,
     database=DirectoryBasedExampleDatabase(TESTS.parent / ".cache" / "hypothesis"),
 )

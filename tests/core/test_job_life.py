@@ -203,7 +203,7 @@ class JobLife(RuleBasedStateMachine):
 
 
 TestJobLife = JobLife.TestCase
-TestJobLife.settings = settings(max_examples=80, stateful_step_count=25)
+TestJobLife.settings = settings(max_examples=60, stateful_step_count=25)
 
 
 def test_a_last_attempt_that_was_cut_is_made_again_within_its_deadline() -> None:

@@ -3,6 +3,7 @@
 import math
 
 import pytest
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -104,6 +105,7 @@ class Leases(RuleBasedStateMachine):
 
 
 TestLeases = Leases.TestCase
+TestLeases.settings = settings(max_examples=40, stateful_step_count=30)
 
 
 @pytest.mark.parametrize("ttl", [0.0, -1.0, -0.0, 600.0001, math.nan, math.inf, -math.inf, 1e308])

@@ -18,7 +18,7 @@ ANY_TEXT = st.text(alphabet=st.characters(codec=None)) | st.text(alphabet="a\ud8
 JSON = st.recursive(
     st.none() | st.booleans() | INT64 | FINITE | st.sampled_from([1.0, 1e-7, 1e22, -0.0]) | TEXT,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
-    max_leaves=12,
+    max_leaves=6,
 )
 EPOCH = st.floats(1.7e9, 2e9)
 TTL = st.floats(0, MAX_TTL_S, exclude_min=True)
