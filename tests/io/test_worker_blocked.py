@@ -40,25 +40,23 @@ async def test_polls_health_and_attempts_go_on_while_a_plugin_blocks(
         late = await client.post(f"{PLUGIN}/echo", json={}, headers={"X-Callback-Url": receiver.url})
         await worker.wait_for_line("webhook posted")
     assert 0 == await worker.stop()
-    due = time.time() + 8
+    due = time.time() + DUE_IN_S + 1.5 + 2 * worker.started_in_s
     make_due(worker, late.json()["job_id"], due)
     await worker.start()
-    assert time.time() < due - 0.5, "the machine is too slow for this test"
 
-    file = tmp_path / "block"
     async with worker.client() as client:
+        calm = await answered_while(client, "mark", tmp_path / "calm", 1)
         await trio.sleep(max(0.0, due - DUE_IN_S - time.time()))
-        body = {"file": str(file), "seconds": BLOCK_S}
-        job = await client.post(f"{PLUGIN}/block", json=body, headers={"X-Result-Ttl": "60"})
-        await until(file.exists)
-        took = await answered_until_it_ends(client, job.json()["status_url"], file)
+        took = await answered_while(client, "block", tmp_path / "block", BLOCK_S)
         second = (await receiver.wait_for(2))[1]
         assert "2" == second.header("X-Penelope-Attempt")
         assert 200 == (await client.post(f"{PLUGIN}/look", json={})).status_code
 
     assert len(took) > 2 * BLOCK_S * 4
-    assert sorted(took)[int(len(took) * 0.95)] < 0.1
-    assert max(took) < 1
+    assert nearly_all(took) < max(
+        0.1, 3 * nearly_all(calm)
+    )  # a machine that is busy is slow without any blocking
+    assert max(took) < 2
     posted = worker.lines("webhook posted")[0]
     assert (2, 200) == (posted["attempt"], posted["status"])
     stalled = worker.lines("the browser's thread has not answered")
@@ -78,16 +76,24 @@ def has_ended(file: Path) -> bool:
     return "end" in file.read_text()
 
 
-async def answered_until_it_ends(client: httpx.AsyncClient, status_url: str, file: Path) -> list[float]:
-    """How long each question took, seconds; ten rounds a second."""
+async def answered_while(client: httpx.AsyncClient, name: str, file: Path, seconds: float) -> list[float]:
+    """Run a plugin as a job; how long each question took meanwhile, seconds, in ten rounds a second."""
+    body = {"file": str(file), "seconds": seconds}
+    job = await client.post(f"{PLUGIN}/{name}", json=body, headers={"X-Result-Ttl": "60"})
+    await until(file.exists)
     took: list[float] = []
     while not has_ended(file):
-        for path in ("/healthz", status_url):
+        for path in ("/healthz", job.json()["status_url"]):
             began = time.monotonic()
             answer = await client.get(path)
             took.append(time.monotonic() - began)
             assert 200 == answer.status_code
-            if path == status_url and not has_ended(file):
+            if path != "/healthz" and not has_ended(file):
                 assert "running" == json.loads(answer.content)["state"]
         await trio.sleep(0.1)
     return took
+
+
+def nearly_all(took: list[float]) -> float:
+    """19 of 20 took at most so long."""
+    return sorted(took)[int(len(took) * 0.95)]

@@ -209,9 +209,8 @@ async def test_while_the_second_attempt_is_waited_for(
     job = await dies_with_a_job(worker, "attempt committed", {"X-Callback-Url": receiver.url})
     assert ("done", 1, "answered 503") == (job["state"], job["attempts"], job["error"])
 
-    ends_in = 8.0  # seconds from now at which attempt 2 is due
-    due = time.time() + ends_in
-    shift(worker, 60 - ends_in - (time.time() - job["finished_at"]))
+    due = time.time() + 3 + 2 * worker.started_in_s
+    shift(worker, 60 - (due - job["finished_at"]))
     async with next_life(worker) as client:
         shown = (await client.get(f"/api/v1/jobs/{job['job_id']}")).json()
         assert {"attempts": 1, "delivered": False, "error": "answered 503"} == shown["delivery"]

@@ -35,6 +35,7 @@ class WorkerProcess:
         home: folder of everything it has.
         base_url: once it is ready.
         unset: environment variables that it does not get.
+        started_in_s: how long its last start took, to know what this machine can do now.
     """
 
     def __init__(self, home: Path, **settings: str) -> None:
@@ -45,6 +46,7 @@ class WorkerProcess:
         self.home = home
         self.base_url = ""
         self.unset: set[str] = set()
+        self.started_in_s = 0.0
         self._folder = home / "plugins"
         self._folder.mkdir(parents=True)
         (self._folder / "tested.py").write_text(PLUGINS.read_text())
@@ -123,8 +125,10 @@ class WorkerProcess:
 
     async def start(self, die_at: str | None = None, **settings: str) -> None:
         """Start it and wait until it is ready."""
+        began = time.monotonic()
         self.launch(die_at, **settings)
         await self.wait_for_line("ready", READY_S)
+        self.started_in_s = time.monotonic() - began
         self.base_url = self.lines("ready")[0]["url"]
         self.look()
 
