@@ -31,7 +31,7 @@ from penelope.http.worker import Worker
 from penelope.jobs.store import JobStore
 from penelope.jobs.supervisor import Parts, Supervisor, open_supervisor
 from penelope.pages.browser.driver import open_browser
-from penelope.pages.browser.launch import BrowserOptions
+from penelope.pages.browser.persona import BrowserOptions
 from penelope.pages.driver import Driver
 from penelope.pages.manager import MAIN, PageManager
 from penelope.registry import Registry
@@ -136,6 +136,7 @@ def browser_options(settings: Settings) -> BrowserOptions:
         timezone=settings.timezone,
         viewport=settings.viewport,
         user_agent=settings.user_agent,
+        geolocation=settings.geolocation,
     )
 
 

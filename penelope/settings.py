@@ -63,7 +63,13 @@ class Settings(BaseSettings):
     viewport: Annotated[tuple[int, int] | None, NoDecode] = Field(
         None, description="The pages' size in CSS pixels, e.g. 1280x800."
     )
-    user_agent: str | None = Field(None, description="The pages' user agent.")
+    user_agent: str | None = Field(
+        None,
+        description="The pages' and workers' user agent; it must not name another system than this machine's.",
+    )
+    geolocation: Annotated[tuple[float, float] | None, NoDecode] = Field(
+        None, description="Where the pages are, latitude and longitude in degrees, e.g. 52.52,13.405."
+    )
     log: Literal["auto", "json", "text"] = Field(
         "auto", description="How log lines look; auto: text in a terminal, JSON elsewhere."
     )
@@ -124,7 +130,27 @@ class Settings(BaseSettings):
             raise ValueError("must be WIDTHxHEIGHT in pixels, e.g. 1280x800")
         return int(match[1]), int(match[2])
 
-    @field_validator("browser", "proxy", "locale", "timezone", "user_agent", "viewport", mode="before")
+    @field_validator("geolocation", mode="before")
+    @classmethod
+    def _split_geolocation(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        number = r"(-?[0-9]{1,3}(?:\.[0-9]{1,12})?)"
+        match = re.fullmatch(rf"{number}\s*,\s*{number}", value.strip(), re.ASCII)
+        if not match or abs(float(match[1])) > 90 or abs(float(match[2])) > 180:
+            raise ValueError("must be LATITUDE,LONGITUDE in degrees, e.g. 52.52,13.405")
+        return float(match[1]), float(match[2])
+
+    @field_validator("user_agent", "locale", "timezone")
+    @classmethod
+    def _fits_a_header(cls, value: str | None) -> str | None:
+        if value is not None and not (value.isascii() and value.isprintable()):
+            raise ValueError("must be printable ASCII")
+        return value
+
+    @field_validator(
+        "browser", "proxy", "locale", "timezone", "user_agent", "viewport", "geolocation", mode="before"
+    )
     @classmethod
     def _empty_is_unset(cls, value: Any) -> Any:
         return None if isinstance(value, str) and not value.strip() else value
@@ -132,10 +158,19 @@ class Settings(BaseSettings):
     @field_validator("proxy")
     @classmethod
     def _proxy_has_a_host(cls, value: SecretStr | None) -> SecretStr | None:
-        if value and not re.match(
-            r"(https?|socks5)://([^@/\s]+@)?[^@/\s:]+(:\d+)?/?$", value.get_secret_value()
-        ):
+        if value is None:
+            return None
+        match = re.fullmatch(
+            r"(https?|socks5)://([^@/\s]+@)?(?:[^@/\s:\[\]]+|\[[0-9a-fA-F:.]+\])(?::(\d{1,5}))?/?",
+            value.get_secret_value(),
+            re.ASCII,
+        )
+        if not match or int(match[3] or 1) > 65535:
             raise ValueError("must be http://, https:// or socks5://, then [user:password@]host:port")
+        if match[1] == "socks5" and match[2]:
+            raise ValueError(
+                "is a socks5:// proxy with a password, which the browser cannot send: use an http:// one"
+            )
         return value
 
     @field_validator("key", mode="after")
@@ -256,6 +291,8 @@ def _shown(value: object) -> str:
             return str(int(value))
         case (int(), int()):
             return "x".join(map(str, value))
+        case (float(), float()):
+            return ",".join(f"{part:g}" for part in value)
         case (Path(), *_):
             return ":".join(map(str, value))
         case tuple():

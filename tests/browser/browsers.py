@@ -11,7 +11,7 @@ import psutil
 import trio
 
 from penelope.pages.browser.driver import PlaywrightDriver, open_browser
-from penelope.pages.browser.launch import BrowserOptions
+from penelope.pages.browser.persona import BrowserOptions
 from penelope.pages.browser.tab import PlaywrightTab
 from penelope.pages.driver import Tab
 

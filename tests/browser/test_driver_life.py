@@ -18,7 +18,7 @@ import trio
 
 from penelope.errors import BrowserLost, NoBrowser, ProxyFailed, StartError, StoreHeld
 from penelope.pages.browser.driver import open_browser
-from penelope.pages.browser.launch import BrowserOptions
+from penelope.pages.browser.persona import BrowserOptions
 from tests.browser.browsers import evaluate, goto, kill, mentions, opened, running, tree, until
 from tests.browser.sites import Site, running_site
 
@@ -160,7 +160,7 @@ WORKER = """
     import sys, trio
     from pathlib import Path
     from penelope.pages.browser.driver import open_browser
-    from penelope.pages.browser.launch import BrowserOptions
+    from penelope.pages.browser.persona import BrowserOptions
 
     async def main():
         async with open_browser(BrowserOptions(profile=Path(sys.argv[1])), None) as driver:

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from penelope.clock import Clock
 from penelope.pages.browser.driver import open_browser
-from penelope.pages.browser.launch import BrowserOptions
+from penelope.pages.browser.persona import BrowserOptions
 from penelope.pages.driver import Tab
 from penelope.pages.manager import PageManager
 from penelope.pages.purge import purge_page

@@ -47,6 +47,8 @@ GOOD: list[tuple[str, str, str, Any]] = [
     ("PENELOPE_VIEWPORT", "1280x800", "viewport", (1280, 800)),
     ("PENELOPE_VIEWPORT", "", "viewport", None),
     ("PENELOPE_USER_AGENT", "me", "user_agent", "me"),
+    ("PENELOPE_GEOLOCATION", "52.52, -13.405", "geolocation", (52.52, -13.405)),
+    ("PENELOPE_GEOLOCATION", "", "geolocation", None),
     ("PENELOPE_LOG", "json", "log", "json"),
     ("MAX_PAGES", "1", "max_pages", 1),
     ("PENELOPE_MAX_PAGES", "3", "max_pages", 3),
@@ -61,6 +63,12 @@ BAD: list[tuple[str, str]] = [
     *(("PENELOPE_PORT", bad) for bad in ("", "x", "-1", "65536", "1.5")),
     *(("PENELOPE_HEADLESS", bad) for bad in ("", "maybe", "2")),
     *(("PENELOPE_PROXY", bad) for bad in ("proxy", "ftp://h:1", "http://", "http://h:x", "http://a b:1")),
+    *(
+        ("PENELOPE_PROXY", bad)
+        for bad in ("socks5://u:p@h:1", "socks5://u@h:1", "http://h:65536", "http://[h]")
+    ),
+    *(("PENELOPE_GEOLOCATION", bad) for bad in ("52.52", "91,0", "0,181", "nan,0", "a,b", "1e1,0", "1,2,3")),
+    *((f"PENELOPE_{name}", "a\nb") for name in ("USER_AGENT", "LOCALE", "TIMEZONE")),
     *(("PENELOPE_VIEWPORT", bad) for bad in ("1280", "0x0", "1280 x 800", "-1x5", "axb")),
     *(("PENELOPE_LOG", bad) for bad in ("", "xml", "JSON ")),
     *(("MAX_PAGES", bad) for bad in ("", "0", "-1", "many", "1001", "1e2")),

@@ -11,8 +11,10 @@ import psutil
 import pytest
 
 from penelope.errors import BadSettings, NoBrowser, StoreHeld
+from penelope.pages.browser import persona
 from penelope.pages.browser.find import find_browser
-from penelope.pages.browser.launch import BrowserOptions, environment, launch_arguments, write_launcher
+from penelope.pages.browser.launch import environment, launch_arguments, write_launcher
+from penelope.pages.browser.persona import BrowserOptions
 from penelope.pages.browser.profile import Place, browsers_on, hold_profile
 
 
@@ -166,3 +168,40 @@ def _wait_for(condition: Callable[[], object]) -> None:
     while not condition():
         assert time.monotonic() < until
         time.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("user_agent", "platform", "allowed"),
+    [
+        ("Mozilla/5.0 (X11; Linux x86_64) Chrome/140.0.0.0 Safari/537.36", "linux", True),
+        ("Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0", "linux", True),
+        ("me/1.0", "linux", True),
+        ("Mozilla/5.0 (Windows NT 10.0; Win64; x64) Chrome/140.0.0.0 Safari/537.36", "linux", False),
+        ("Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) Version/18 Safari/605.1.15", "linux", False),
+        ("Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) Mobile Safari/604.1", "linux", False),
+        ("Mozilla/5.0 (Linux; Android 15; Pixel 9) Chrome/140.0.0.0 Mobile Safari/537.36", "linux", False),
+        ("Mozilla/5.0 (X11; CrOS x86_64 14541.0.0) Chrome/140.0.0.0 Safari/537.36", "linux", False),
+        ("Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) Chrome/140.0.0.0", "darwin", True),
+        ("Mozilla/5.0 (X11; Linux x86_64) Chrome/140.0.0.0", "darwin", False),
+    ],
+)
+def test_a_user_agent_names_no_other_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user_agent: str, platform: str, allowed: bool
+) -> None:
+    """`navigator.platform` is the real one in every worker: what contradicts it is refused at the start."""
+    monkeypatch.setattr(sys, "platform", platform)
+    options = BrowserOptions(profile=tmp_path, user_agent=user_agent)
+    if allowed:
+        persona.check(options)
+    else:
+        with pytest.raises(BadSettings, match="PENELOPE_USER_AGENT names another system"):
+            persona.check(options)
+
+
+def test_features_to_enable_are_merged_too(tmp_path: Path) -> None:
+    """Of two `--enable-features` the last one counts."""
+    browser = script(tmp_path / "browser", 'for word do echo "$word"; done')
+    launcher = write_launcher(Place(tmp_path, tmp_path), browser, os.getpid(), ("A", "B"))
+    for words, said in ((["--enable-features=X"], "--enable-features=X,A,B"), ([], "--enable-features=A,B")):
+        out = subprocess.run([launcher, *words], capture_output=True, text=True, check=True).stdout.split()
+        assert {said, "--disable-features=RenderDocument"} == set(out)

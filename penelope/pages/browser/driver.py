@@ -16,8 +16,8 @@ import trio
 from penelope.errors import BrowserLost, PenelopeError
 from penelope.pages.browser import heartbeat
 from penelope.pages.browser.keeper import CLOSE_S, Keeper, Pages
-from penelope.pages.browser.launch import BrowserOptions
 from penelope.pages.browser.live import Live
+from penelope.pages.browser.persona import BrowserOptions
 from penelope.pages.browser.profile import Place, hold_profile
 from penelope.pages.browser.session import Session
 from penelope.pages.browser.tab import PlaywrightTab

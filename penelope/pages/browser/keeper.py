@@ -12,8 +12,8 @@ import structlog
 import trio
 
 from penelope.errors import BrowserLost
-from penelope.pages.browser.launch import BrowserOptions
 from penelope.pages.browser.live import Live, answer_dialogs, open_live
+from penelope.pages.browser.persona import BrowserOptions
 from penelope.pages.browser.profile import Place
 from penelope.pages.browser.session import Session
 from penelope.pages.browser.thread import BrowserThread

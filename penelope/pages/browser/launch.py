@@ -9,13 +9,13 @@ import shutil
 import stat
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
-from penelope.errors import BadSettings
+from penelope.pages.browser import persona
 from penelope.pages.browser.loop import dies_with_parent
+from penelope.pages.browser.persona import BrowserOptions
 from penelope.pages.browser.profile import Place
 
 FLAGS = (
@@ -24,7 +24,6 @@ FLAGS = (
     "--no-pings",
     "--hide-crash-restore-bubble",
 )
-PROXY_FLAGS = ("--webrtc-ip-handling-policy=disable_non_proxied_udp",)
 
 # With it `page.close()` hangs while a reload is in flight. Of two --disable-features the last one counts, so ours goes
 # into the one that is there.
@@ -38,45 +37,22 @@ _LAUNCHER = """\
 #!/bin/sh
 # Made at each start of the browser, by Penelope.
 echo $$ > {pid_file}
-found=
+disabled= enabled=
 for word do
     shift
     case $word in
-    --disable-features=*) word="$word,{features}"; found=1 ;;
+    --disable-features=*) word="$word,{disable}"; disabled=1 ;;
+    --enable-features=*) word="$word{and_enable}"; enabled=1 ;;
     esac
     set -- "$@" "$word"
 done
-[ -n "$found" ] || set -- "$@" --disable-features={features}
+[ -n "$disabled" ] || set -- "$@" --disable-features={disable}
+[ -n "$enabled" ] || set -- "$@" {enable_flag}
 exec {prefix}{browser} "$@"
 """
 
 
-@dataclass(frozen=True)
-class BrowserOptions:
-    """What a persona's browser is like.
-
-    Attributes:
-        profile: folder of its user data; made when it is not there.
-        executable: PENELOPE_BROWSER; None: look for one.
-        headless: without a window.
-        proxy: `scheme://[user:password@]host:port`; None: none.
-        locale: e.g. `de-DE`; None: the browser's own.
-        timezone: e.g. `Europe/Berlin`; None: the machine's.
-        viewport: width and height in CSS pixels; None: Playwright's default.
-        user_agent: None: the browser's own.
-    """
-
-    profile: Path
-    executable: Path | None = None
-    headless: bool = True
-    proxy: str | None = field(default=None, repr=False)  # it may hold a password
-    locale: str | None = None
-    timezone: str | None = None
-    viewport: tuple[int, int] | None = None
-    user_agent: str | None = None
-
-
-def write_launcher(place: Place, browser: Path, driver_pid: int) -> Path:
+def write_launcher(place: Place, browser: Path, driver_pid: int, enabled: Sequence[str] = ()) -> Path:
     """A small script to start instead of `browser`: it leaves its pid, merges the features, and dies with the driver.
 
     It is the one place that sees the flags as Playwright made them, whatever its version.
@@ -88,7 +64,9 @@ def write_launcher(place: Place, browser: Path, driver_pid: int) -> Path:
     prefix = shlex.join(words) + " " if words else ""
     text = _LAUNCHER.format(
         pid_file=shlex.quote(str(place.browser_pid_file)),
-        features=",".join(DISABLED_FEATURES),
+        disable=",".join(DISABLED_FEATURES),
+        and_enable="".join(f",{feature}" for feature in enabled),
+        enable_flag=f"--enable-features={','.join(enabled)}" if enabled else "",
         prefix=prefix,
         browser=shlex.quote(str(browser)),
     )
@@ -99,10 +77,12 @@ def write_launcher(place: Place, browser: Path, driver_pid: int) -> Path:
     return launcher
 
 
-def environment(place: Place) -> dict[str, str]:
-    """For driver and browser: this process's, without Penelope's own settings (keys, passwords), with our TMPDIR."""
+def environment(place: Place, options: BrowserOptions | None = None) -> dict[str, str]:
+    """For driver and browser: this process's, without Penelope's own settings (keys, passwords), with our TMPDIR and
+    the persona's own.
+    """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PENELOPE_")}
-    return kept | {"TMPDIR": str(place.temp)}
+    return kept | {"TMPDIR": str(place.temp)} | ({} if options is None else persona.variables(options))
 
 
 def sandbox() -> tuple[bool, str]:
@@ -137,44 +117,23 @@ def _user_namespaces() -> bool:
 def launch_arguments(
     options: BrowserOptions, place: Place, launcher: Path, *, sandboxed: bool
 ) -> dict[str, Any]:
-    """Keyword arguments of Playwright's `launch_persistent_context`."""
+    """Keyword arguments of Playwright's `launch_persistent_context`.
+
+    Raises:
+        BadSettings: the persona's are none that this machine's browser can have; the message names the setting.
+    """
+    persona.check(options)
     arguments: dict[str, Any] = {
         "user_data_dir": str(place.profile),
         "executable_path": str(launcher),
         "headless": options.headless,
         "chromium_sandbox": sandboxed,
-        "args": [*FLAGS, *(PROXY_FLAGS if options.proxy else ())],
-        "env": environment(place),
+        "args": [*FLAGS, *persona.flags(options)],
+        "env": environment(place, options),
         "downloads_path": str(place.temp / "downloads"),
         "timeout": START_S * 1000,
         "handle_sigint": False,
         "handle_sigterm": False,
         "handle_sighup": False,
     }
-    if options.proxy:
-        arguments["proxy"] = _proxy(options.proxy)
-    if options.viewport:
-        arguments["viewport"] = {"width": options.viewport[0], "height": options.viewport[1]}
-    worn = {"locale": options.locale, "timezone_id": options.timezone, "user_agent": options.user_agent}
-    return arguments | {name: value for name, value in worn.items() if value is not None}
-
-
-def _proxy(url: str) -> dict[str, str]:
-    """Playwright's form of a proxy: the password never reaches a command line.
-
-    Raises:
-        BadSettings: not a URL with a host; the message does not repeat it.
-    """
-    try:
-        parts = urlsplit(url if "://" in url else f"http://{url}")
-        port = parts.port
-    except ValueError:
-        raise BadSettings("PENELOPE_PROXY is not a URL with a host and a port") from None
-    if not parts.hostname:
-        raise BadSettings("PENELOPE_PROXY is not a URL with a host and a port")
-    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    proxy = {"server": f"{parts.scheme}://{host}" + ("" if port is None else f":{port}")}
-    if parts.username is not None:
-        proxy["username"] = unquote(parts.username)
-        proxy["password"] = unquote(parts.password or "")
-    return proxy
+    return arguments | persona.context_arguments(options)

@@ -11,11 +11,12 @@ import time
 from collections.abc import Awaitable, Callable
 from functools import wraps
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import structlog
-from playwright.async_api import CDPSession, Dialog, Download, Error, Frame, Page
+from playwright.async_api import CDPSession, Dialog, Download, Error, Frame, Page, Response
 
-from penelope.errors import BadParameter, PageLost
+from penelope.errors import BadParameter, PageLost, ProxyFailed
 from penelope.pages.browser.inner import Leftovers
 from penelope.pages.browser.run import Run
 from penelope.pages.browser.session import Session, answers
@@ -28,6 +29,7 @@ LEFTOVERS_S = 1.0
 BLANK = "about:blank"
 HEAPS = ("totalSize", "embedderHeapUsedSize", "backingStorageSize")
 ERROR_PAGE = "chrome-error:"
+PROXY_WANTS_LOGIN = 407
 
 _E = TypeVar("_E")
 
@@ -100,6 +102,8 @@ class Live:
         page.on("framenavigated", self._on_navigated)
         page.on("popup", self._on_popup)
         page.on("download", self._on_download)
+        if session.proxied:
+            page.on("response", self._on_response)
 
     async def attach(self) -> None:
         """Open its CDP session."""
@@ -157,6 +161,13 @@ class Live:
             self.fail(
                 BadParameter(f"url is {self.url[:200]!r}: only http, https, data and about:blank are allowed")
             )
+
+    @safe
+    def _on_response(self, response: Response) -> None:
+        """With a wrong password the proxy's own page is what Chromium shows, as if the site had said it."""
+        if response.status == PROXY_WANTS_LOGIN and response.request.is_navigation_request():
+            host = urlsplit(response.url).netloc.rpartition("@")[2]
+            self.fail(ProxyFailed(f"proxy cannot be used for {host}: it refuses the user or the password (407)"))
 
     @safe
     def _on_popup(self, popup: Page) -> None:

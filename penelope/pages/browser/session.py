@@ -15,16 +15,17 @@ import structlog
 from playwright.async_api import BrowserContext, CDPSession, Error, Page, Playwright, async_playwright
 
 from penelope.errors import StartError
+from penelope.pages.browser import persona
 from penelope.pages.browser.find import find_browser
 from penelope.pages.browser.inner import quiet_listeners
 from penelope.pages.browser.launch import (
-    BrowserOptions,
     environment,
     launch_arguments,
     sandbox,
     write_launcher,
 )
 from penelope.pages.browser.loop import BrowserLoop
+from penelope.pages.browser.persona import BrowserOptions
 from penelope.pages.browser.processes import Process, end_all, group, reap
 from penelope.pages.browser.profile import Place
 from penelope.pages.browser.translate import clean
@@ -46,6 +47,7 @@ class Session:
         context: Playwright's, of the profile.
         browser_cdp: the CDP session of the browser itself; None where there is none.
         executable: what was started.
+        proxied: whether it goes through a proxy.
     """
 
     context: BrowserContext
@@ -57,6 +59,7 @@ class Session:
         self.driver: Process | None = None
         self.browser: Process | None = None
         self.executable: Path | None = None
+        self.proxied = False
         self.lost = False  # it runs, but does not do what it is asked
         self._closed = False
         self._opening: set[asyncio.Future[Page]] = set()
@@ -93,7 +96,8 @@ class Session:
             StartError: with one clear line.
         """
         loop = cast(BrowserLoop, asyncio.get_running_loop())
-        loop.environment = environment(self._place)
+        loop.environment = environment(self._place, options)
+        self.proxied = options.proxy is not None
         before = len(loop.drivers)
         try:
             async with asyncio.timeout(START_S):
@@ -115,7 +119,9 @@ class Session:
         self.executable = await asyncio.to_thread(find_browser, options.executable, bundled=bundled)
         sandboxed, why = await asyncio.to_thread(sandbox)
         self._place.browser_pid_file.unlink(missing_ok=True)
-        launcher = write_launcher(self._place, self.executable, self.driver.pid)
+        launcher = write_launcher(
+            self._place, self.executable, self.driver.pid, persona.enabled_features(options)
+        )
         arguments = launch_arguments(options, self._place, launcher, sandboxed=sandboxed)
         self.context = await playwright.chromium.launch_persistent_context(**arguments)
         self.context.on("close", self._on_close)
