@@ -67,22 +67,20 @@ class Deliveries:
 
     async def _deliver(self, job: Job) -> None:
         assert isinstance(job.way, Webhook)
-        host = delivery.receiver(job.way.url)
+        job_id, host = job.job_id, delivery.receiver(job.way.url)
         current: Job | None = job
+        del job  # a large result need not wait in memory: nothing here may keep it between the attempts
         while current is not None:
             due = self._due(current)
             if due is None:  # only after a POST: the process lived, so at least one is made
                 await self._settle(current, Verdict.GIVE_UP)
                 break
-            if due > self._clock.now():
-                current = _light(current)  # minutes to go: a large result need not wait in memory
+            if due > self._clock.now() or not self._turns.free(host):
+                current = _light(current)
             await self._clock.sleep_until(due)
             async with self._turns.turn(host):
-                whole = await self._whole(current)
-                if whole is None:
-                    break
-                current = await self._attempt(whole, due)
-        self.pending.discard(job.job_id)
+                current = await self._attempt(current, due)
+        self.pending.discard(job_id)
         self.on_settled()
 
     def _due(self, job: Job) -> float | None:
@@ -102,7 +100,12 @@ class Deliveries:
                 await trio.sleep(STORE_RETRY_S)
 
     async def _attempt(self, job: Job, due: float) -> Job | None:
-        """Make and record one POST; a stop waits for both, a second signal for neither."""
+        """Make and record one POST; the job after it, None when it is over."""
+        whole = await self._whole(job)
+        return None if whole is None else await self._post(whole, due)
+
+    async def _post(self, job: Job, due: float) -> Job | None:
+        """A stop waits for the POST and for its record, a second signal for neither."""
         with trio.CancelScope(shield=not self._hurried) as scope:
             self._posting.add(scope)
             try:

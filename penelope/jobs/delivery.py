@@ -49,6 +49,11 @@ class Turns:
         self._all = trio.CapacityLimiter(MAX_POSTS)
         self._hosts: dict[str, tuple[trio.CapacityLimiter, list[object]]] = {}
 
+    def free(self, host: str) -> bool:
+        """Would a turn be had at once? Immediate."""
+        limiter = self._hosts.get(host)
+        return self._all.available_tokens > 0 and (limiter is None or limiter[0].available_tokens > 0)
+
     @asynccontextmanager
     async def turn(self, host: str) -> AsyncGenerator[None]:
         """Wait for a turn to POST to `host` (`name:port`), and have it while the block lasts."""

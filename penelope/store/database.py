@@ -119,11 +119,15 @@ class Database:
             await self._wake.wait()
             self._wake = trio.Event()
             while self._waiting:
-                batch = list(self._waiting)
-                self._waiting.clear()
-                await self._run(lambda batch=batch: self._commit(batch))  # type: ignore[misc]
-                for write in batch:
-                    write.ended.set()
+                await self._commit_waiting()
+
+    async def _commit_waiting(self) -> None:
+        """Apart, so that nothing of the last batch, which may be large, stays in memory until the next."""
+        batch = list(self._waiting)
+        self._waiting.clear()
+        await self._run(lambda: self._commit(batch))
+        for write in batch:
+            write.ended.set()
 
     def _close(self) -> None:
         self._closing = True
