@@ -106,6 +106,8 @@ class Runner:
             with live.scope:
                 holder = Holder(what=call.what, job_id=job.job_id, since=live.since)
                 async with self._pages.claim(call.page, holder, call.lease, at_once=True) as tab:
+                    if self._ends.owed:  # the page's last job must be over in the store, too
+                        await self._ends.flush()
                     await self._store.insert(job)
                     trio.lowlevel.current_task().name = f"job {job.job_id} of {call.what} on {job.page_id}"
                     live.claimed = True

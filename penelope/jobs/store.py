@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any, Final
 
-from penelope.errors import PageBusy, TooManyJobs
+from penelope.errors import StoreFull, TooManyJobs
 from penelope.jobs.model import MAX_JOBS, MEDIA_AFTER_DELIVERY_S, Job, Polling, State, Way, Webhook
 from penelope.jobs.schedule import forget_at
 from penelope.store.database import Database
@@ -90,8 +90,7 @@ class JobStore:
 
         Raises:
             TooManyJobs: 1000 are held.
-            PageBusy: the store knows a running job on that page.
-            StoreBusy, StoreFull: nothing was written.
+            StoreBusy, StoreFull: nothing was written, or the end of the page's last job was not yet.
         """
 
         def insert(connection: sqlite3.Connection) -> None:
@@ -104,7 +103,7 @@ class JobStore:
             try:
                 connection.execute(_INSERT, _row(job))
             except sqlite3.IntegrityError as exc:
-                raise PageBusy(f"Page {job.page_id} already runs a job whose end is not stored yet") from exc
+                raise StoreFull(f"the store took no end yet of the last job on page {job.page_id}") from exc
 
         await self._database.write(insert)
 

@@ -8,7 +8,7 @@ from typing import Final
 import structlog
 import trio
 
-from penelope.errors import CallFailed, PenelopeError, TimedOut
+from penelope.errors import CallFailed, PenelopeError, TimedOut, Unavailable
 from penelope.outcome import Outcome, failure, from_error
 from penelope.pages.driver import Body, Healing, Tab
 from penelope.plugin import PluginError, checked_status
@@ -68,8 +68,9 @@ def _said(error: BaseException, page_id: str, name: str) -> Outcome:
     if isinstance(error, PluginError):
         return failure(checked_status(error.status), str(error.message), page_id=page_id)
     if isinstance(error, PenelopeError):
-        log.info("call failed", work=name, kind=error.kind, error=error.message)
-        return from_error(error, page_id)
+        kind = "worker" if isinstance(error, Unavailable) else error.kind  # e.g. a store that is locked
+        log.info("call failed", work=name, kind=kind, error=error.message)
+        return failure(error.status, error.message, page_id=page_id, kind=kind)
     log.error("plugin failed", work=name, exc_info=error)
     return _unsaid(error, page_id, name)
 
