@@ -48,9 +48,8 @@ class Exchange(httpx.AsyncByteStream):
         self._left.set()
         self._get.close()
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for chunk in self._get:
-            yield chunk
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self._get
 
     async def aclose(self) -> None:
         self.leave()
