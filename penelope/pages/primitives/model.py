@@ -78,7 +78,8 @@ class Primitive:
 _ASKED_WRONG: Final = re.compile(
     "while parsing|not a valid (selector|XPath)|Unknown engine|strict mode violation|Unknown key|Malformed|"
     "SyntaxError: Invalid|Element is not a|not an? <|Cannot type text into|(Unknown|Unsupported) (paper|units)|"
-    "Invalid URL|Invalid cookie|should be valid|Cookie should have",
+    "Invalid URL|Invalid cookie|should be valid|Cookie should have|Clipped area|is unsupported for|"
+    "Failed to parse parameter|Page range (syntax|exceeds|is invalid)",
     re.IGNORECASE,
 )
 
