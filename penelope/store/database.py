@@ -147,12 +147,22 @@ class Database:
             error = explained(exc) if isinstance(exc, sqlite3.Error) else exc
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
+            if len(batch) > 1 and isinstance(error, StoreFull):
+                self._commit_apart(batch)
+                return
             for write in batch:
                 write.value, write.error = None, write.error or error
             self.refusal = str(error)
         else:
             self.commits += 1
-            self.refusal = None
+            refused = [write.error for write in batch if isinstance(write.error, StoreFull)]
+            self.refusal = str(refused[0]) if refused else None
+
+    def _commit_apart(self, batch: list[_Write]) -> None:
+        """What the disk refused together it may take in part: a large result must not take a small record with it."""
+        for write in batch:
+            write.value, write.error = None, None
+            self._commit([write])
 
 
 def _in_savepoint(connection: sqlite3.Connection, write: _Write, *, alone: bool) -> None:

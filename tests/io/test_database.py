@@ -361,3 +361,26 @@ async def test_cancelled_at_its_stop_it_still_writes_and_closes(tmp_path: Path) 
     assert {"a"} == set(kept(path))
     assert [] == handles(path)
     assert not path.with_name("penelope.db-wal").exists()
+
+
+async def test_what_the_disk_refuses_takes_no_neighbour_with_it(
+    database: Database, tmp_path: Path, nursery: trio.Nursery
+) -> None:
+    """A result that is too large for the disk shares its commit with a small record, which is kept."""
+    await database.write(
+        lambda c: c.execute(f"PRAGMA max_page_count = {c.execute('PRAGMA page_count').fetchone()[0] + 2}")
+    )
+
+    async def write_too_much() -> None:
+        with pytest.raises(StoreFull):
+            await database.write(
+                lambda c: c.execute("INSERT INTO persona VALUES ('large', ?, 1)", ("x" * 1_000_000,))
+            )
+
+    await hold_up(database, nursery)
+    async with trio.open_nursery() as writing:
+        writing.start_soon(keep, database, "left")
+        writing.start_soon(write_too_much)
+        writing.start_soon(keep, database, "right")
+
+    assert {"left", "right"} == set(kept(tmp_path / "penelope.db"))
