@@ -44,6 +44,7 @@ from penelope.store.request_log import RequestLog
 
 EXIT_OK: Final = 0
 EXIT_STUCK: Final = 75  # EX_TEMPFAIL: start it again
+EXIT_CUT_SHORT: Final = 143  # as a process that SIGTERM ended: not everything was let to its end
 COOKIES: Final = "cookies"
 SERVER_GRACE_S: Final = 3.0
 MIB: Final = 2**20
@@ -55,7 +56,8 @@ async def run(settings: Settings, registry: Registry) -> int:
     """Run a worker until it is told to stop.
 
     Returns:
-        The process's exit code: 0, or 75 when a call that could not be ended made it end itself.
+        The process's exit code: 0; 75 when a call that could not be ended made it end itself; 143 when a second signal
+        cut the stop short.
 
     Raises:
         StartError: it cannot start; in a group, when tasks were running already.
@@ -113,7 +115,9 @@ async def _supervise(
             births=births,
         )
         await serve(create_app(worker), port, supervisor, driver)
-    return EXIT_STUCK if driver.health.stuck else EXIT_OK
+    if driver.health.stuck:
+        return EXIT_STUCK
+    return EXIT_CUT_SHORT if supervisor.hurried else EXIT_OK
 
 
 def media_store(settings: Settings, database: Database, clock: Clock) -> MediaStore:

@@ -69,6 +69,7 @@ class Supervisor:
         ended: how many calls ended, by work and status.
         quiet_since: when the last call or delivery ended, epoch seconds.
         ends: the jobs' ends, written or owed.
+        hurried: a stop was not waited for.
         drained: set once a stop has seen the last call end.
     """
 
@@ -80,6 +81,7 @@ class Supervisor:
         self.deliveries = deliveries
         self.drained = trio.Event()
         self.stop_asked = trio.Event()
+        self.hurried = False
         self._parts = parts
         self._calls = calls
         self._runner = Runner(
@@ -200,6 +202,7 @@ class Supervisor:
     def hurry(self) -> None:
         """End the calls now, and do not wait for POSTs under way; immediate."""
         self.stop()
+        self.hurried = True
         self._calls.cancel_scope.cancel(reason="second signal")
         self.deliveries.hurry()
 

@@ -135,6 +135,7 @@ async def test_a_second_signal_ends_it_at_once(
     worker.send_signal(signal.SIGINT)
     await worker.wait()
     assert time.monotonic() - began < 8
+    assert 143 == worker.process.poll()  # 0 says that everything was let to its end
     assert "Traceback" not in worker.log
 
     hole.answers(receivers.status(200))
