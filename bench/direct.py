@@ -13,8 +13,8 @@ from pathlib import Path
 
 from penelope import logs
 from penelope.families.navigation import ask, checked_url, go
-from penelope.pages.browser.persona import BrowserOptions
 from penelope.pages.browser.loop import BrowserLoop
+from penelope.pages.browser.persona import BrowserOptions
 from penelope.pages.browser.profile import hold_profile
 from penelope.pages.browser.session import Session
 
