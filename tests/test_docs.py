@@ -447,7 +447,7 @@ CURLS = [
     (page.name, " ".join(line.split()))
     for page in PAGES
     for block in blocks(page, "bash")
-    for line in re.findall(r"curl -s .*?(?=\||\)|  #|$)", block.replace("\\\n", " "), re.MULTILINE)
+    for line in re.findall(r"curl -s .*?(?=\||\)$|  #|$)", block.replace("\\\n", " "), re.MULTILINE)
 ]
 
 
@@ -487,7 +487,10 @@ def test_there_are_curl_lines_of_every_kind() -> None:
 
 def parsed(line: str) -> tuple[str, str, dict[str, str], str | None]:
     """URL, method, headers and body of a curl line."""
-    words = shlex.split(line.replace("$AUTH", "Authorization: Bearer key"))
+    written = line.replace("$AUTH", "Authorization: Bearer key").replace(
+        "$JSON", "Content-Type: application/json"
+    )
+    words = shlex.split(written)
     assert ["curl", "-s"] == words[:2]
     url, method, headers, body = "", None, {}, None
     rest = iter(words[2:])

@@ -8,8 +8,8 @@ How an account behaves follows from how its handle begins, so that a client can 
     private-…    its posts and whom it follows are hidden
     limited-…    429, with Retry-After
     broken-…     500, with a page
-    throttled-…  the list of whom it follows answers 429 after THIN_LIST names
-    stalled-…    that list goes silent after THIN_LIST names
+    throttled-…  the list of whom it follows answers 429 after THIN_LIST names, that of its posts after the first page
+    stalled-…    those lists go silent there
 """
 
 import base64
@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from enum import Enum
 from functools import lru_cache
+from itertools import islice
 from random import Random
 from typing import Final
 
@@ -133,9 +134,10 @@ def following(handle: str) -> tuple[str, ...]:
     return (*friends, *(f"{FIRST_NAMES[pick // width]}.{LAST_NAMES[pick % width]}" for pick in picks))
 
 
-def latest_posts(owner: Account, limit: int) -> list[Post]:
-    """An account's newest posts, newest first, `limit` at most."""
-    return [_post(owner, number) for number in range(owner.posts, max(0, owner.posts - limit), -1)]
+def latest_posts(owner: Account, limit: int, after: int = 0) -> list[Post]:
+    """An account's newest posts, newest first, `limit` at most, without the `after` newest of all."""
+    newest = owner.posts - after
+    return [_post(owner, number) for number in range(newest, max(0, newest - limit), -1)]
 
 
 def post(shortcode: str) -> Post | None:
@@ -151,6 +153,20 @@ def post(shortcode: str) -> Post | None:
 
 def shortcode_of(handle: str, number: int) -> str:
     return base64.urlsafe_b64encode(f"{handle}:{number}".encode()).decode().rstrip("=")
+
+
+def search(words: str, limit: int) -> list[str]:
+    """The handles of those whose handle or name has all these words, residents first, `limit` at most."""
+    wanted = words.lower().split()
+    if not wanted:
+        return []
+    everybody = (*RESIDENTS, *(f"{first}.{last}" for first in FIRST_NAMES for last in LAST_NAMES))
+    found = (
+        handle
+        for handle in everybody
+        if all(word in f"{handle} {name_of(handle)}".lower() for word in wanted)
+    )
+    return list(islice(found, limit))
 
 
 def name_of(handle: str) -> str:

@@ -1,4 +1,4 @@
-"""The pages of the stand-in site: feed, profiles, the following dialog, posts, the login.
+"""The pages of the stand-in site: feed, search, profiles, the following dialog, posts, the login.
 
 `create_site` owns no task and no state: everything shown follows from the URL and the visitor's cookies.
 """
@@ -18,7 +18,8 @@ from penelope.demo.faults import faults, wait_as_asked
 
 LIST_LATENCY_S: Final = 0.2  # a real site is no faster, and a demo of progress needs something to watch
 LIST_PAGE: Final = 20
-GRID: Final = 24
+GRID: Final = 24  # posts that a profile shows at first, and that each page of the list of posts has
+MOST_FOUND: Final = 50
 REMEMBERED: Final = timedelta(days=30)
 SESSION_COOKIE: Final = "ithaca_session"  # gone with the browser
 REMEMBER_COOKIE: Final = "ithaca_remember"  # stays
@@ -39,6 +40,7 @@ def create_site(list_latency_s: float = LIST_LATENCY_S) -> QuartTrio:
     site.register_error_handler(404, _no_such_page)
     site.register_blueprint(faults)
     site.add_url_rule("/", view_func=home)
+    site.add_url_rule("/search", view_func=search)
     site.add_url_rule("/<handle:handle>/", view_func=profile)
     site.add_url_rule("/<handle:handle>/following", view_func=profile, defaults={"dialog": True})
     site.add_url_rule("/avatar/<handle:handle>.svg", view_func=avatar)
@@ -53,6 +55,10 @@ def create_site(list_latency_s: float = LIST_LATENCY_S) -> QuartTrio:
     async def following(handle: str) -> ResponseReturnValue:
         return await following_page(handle, list_latency_s)
 
+    async def posts(handle: str) -> ResponseReturnValue:
+        return await posts_page(handle, list_latency_s)
+
+    site.add_url_rule("/api/<handle:handle>/posts", view_func=posts)
     site.add_url_rule("/api/<handle:handle>/following", view_func=following)
     return site
 
@@ -82,8 +88,27 @@ async def profile(handle: str, dialog: bool = False) -> ResponseReturnValue:
     )
 
 
+async def search() -> str:
+    """Who is called so, by `?q=`."""
+    words = request.args.get("q", "")[:100]
+    found = [one for handle in accounts.search(words, MOST_FOUND) if (one := accounts.account(handle))]
+    return await render_template("search.html", words=words, accounts=found, most=MOST_FOUND)
+
+
 async def following_page(handle: str, latency_s: float) -> ResponseReturnValue:
     """One page of whom an account follows, as JSON; `?after=` is the `next` of the page before, 0 at first."""
+    refusal = await _refused(handle, latency_s, accounts.THIN_LIST)
+    return refusal or _list_page(handle, _after())
+
+
+async def posts_page(handle: str, latency_s: float) -> ResponseReturnValue:
+    """One page of an account's posts, newest first, as JSON; `?after=` as above: the profile shows the first GRID."""
+    refusal = await _refused(handle, latency_s, GRID)
+    return refusal or _grid_page(handle, _after())
+
+
+async def _refused(handle: str, latency_s: float, thin: int) -> ResponseReturnValue | None:
+    """What a list says instead of its next page, if it does: after `thin` items some accounts give no more."""
     found = accounts.account(handle)
     after = request.args.get("after", "0")
     if found is None or found.manner is Manner.PRIVATE:
@@ -91,15 +116,36 @@ async def following_page(handle: str, latency_s: float) -> ResponseReturnValue:
     if not (after.isascii() and after.isdigit() and len(after) < 7):
         return {"error": "The parameter after is a number from 0."}, 400
     await trio.sleep(latency_s)
-    start = int(after)
-    if start >= accounts.THIN_LIST and found.manner is Manner.THROTTLED:
+    if int(after) >= thin and found.manner is Manner.THROTTLED:
         return {"error": "Please wait a few minutes before you try again."}, 429
-    if start >= accounts.THIN_LIST and found.manner is Manner.STALLED:
+    if int(after) >= thin and found.manner is Manner.STALLED:
         await trio.sleep_forever()
-    return _list_page(found, start)
+    return None
 
 
-def _list_page(found: Account, start: int) -> dict[str, Any]:
+def _after() -> int:
+    return int(request.args.get("after", "0"))
+
+
+def _grid_page(handle: str, start: int) -> dict[str, Any]:
+    owner = _known(handle)
+    posts = accounts.latest_posts(owner, GRID, start)
+    stop = start + len(posts)
+    return {
+        "total": owner.posts,
+        "posts": [{"shortcode": post.shortcode, "caption": post.caption} for post in posts],
+        "next": stop if posts and stop < owner.posts else None,
+    }
+
+
+def _known(handle: str) -> Account:
+    found = accounts.account(handle)
+    assert found is not None, handle  # it was looked up before
+    return found
+
+
+def _list_page(handle: str, start: int) -> dict[str, Any]:
+    found = _known(handle)
     handles = accounts.following(found.handle)[start : start + LIST_PAGE]
     stop = start + len(handles)
     return {

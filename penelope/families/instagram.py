@@ -1,4 +1,4 @@
-"""The family `instagram`: accounts and whom they follow, on the site that `PENELOPE_INSTAGRAM_BASE_URL` names.
+"""The family `instagram`: accounts, whom they follow and what they post, on the site of `PENELOPE_INSTAGRAM_BASE_URL`.
 
 It reads the page as a visitor's screen reader would, by roles and by what the page marks up for machines. Without
 a setting that site is the stand-in, as `penelope demo-site` serves it.
@@ -23,6 +23,11 @@ Handle = Annotated[
     str,
     Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,29}$", description="Without the @.", examples=["alice"]),
 ]
+
+
+AccountHandle = Annotated[Handle | None, Field(description="Without it: the account on the page.")]
+Ended = Literal["end", "limit", "site"]
+WHY: Final = "Why the list ends: it was all, or `limit` was reached, or the site gave no more."
 
 
 class InstagramSettings(BaseSettings):
@@ -58,9 +63,26 @@ class Following(BaseModel):
     following: list[str] = Field(description="Handles, in the order in which the site lists them.")
     total: int = Field(description="How many the site says there are.")
     complete: bool = Field(description="`following` is all of them.")
-    ended_by: Literal["end", "limit", "site"] = Field(
-        description="Why the list ends: it was all, or `limit` was reached, or the site gave no more."
-    )
+    ended_by: Ended = Field(description=WHY)
+
+
+class Post(BaseModel):
+    """A post, as its account's page shows it."""
+
+    shortcode: str = Field(description="Names it on the whole site.")
+    url: str
+    caption: str
+    picture: str = Field(description="URL of the small picture.")
+
+
+class Posts(BaseModel):
+    """What an account posted."""
+
+    handle: str
+    posts: list[Post] = Field(description="Newest first.")
+    total: int = Field(description="How many the site says there are.")
+    complete: bool = Field(description="`posts` is all of them.")
+    ended_by: Ended = Field(description=WHY)
 
 
 @plugin("instagram/open-account")
@@ -73,10 +95,74 @@ async def open_account(call: Call, handle: Handle) -> Account:
     return await _account(call.page)
 
 
+@plugin("instagram/get-account")
+async def get_account(call: Call, handle: AccountHandle = None) -> Account:
+    """Say what the account on the page shows, without leaving it; with a handle, open that one if it is not shown.
+
+    409 when the page shows no account and no handle was given.
+    """
+    if handle is None:
+        await _shown(call)
+    elif handle != await _handle_on_page(call):
+        await _open(call, f"/{handle}/", handle)
+    return await _account(call.page)
+
+
+@plugin("instagram/get-posts")
+async def get_posts(
+    call: Call,
+    handle: AccountHandle = None,
+    limit: Annotated[int, Field(ge=1, le=5000, description="Stop after so many.")] = 50,
+) -> Posts:
+    """List what an account posted, newest first, scrolling until the list ends, `limit` is reached, or the site gives
+    no more.
+
+    Without a handle it is the account that `instagram/open-account` opened before; 409 when the page shows none.
+    As a job, it keeps what it has found so far, in case it is interrupted.
+    """
+    handle = handle or await _shown(call)
+    await _open(call, f"/{handle}/", handle)
+    account = await _account(call.page)
+    if account.is_private:
+        raise PluginError(f"the account {handle} is private: its posts are hidden", status=403)
+    wanted = min(limit, account.posts)
+    grid = call.page.get_by_role("region", name="Posts", exact=True)
+    found: list[Post] = []
+    while len(found) < wanted and (not found or await _more_posts(grid, len(found))):
+        found = [Post(**post) for post in await grid.evaluate(POSTS)]
+        if not found:
+            break
+        await call.progress(min(1.0, len(found) / wanted), f"{len(found)} of {account.posts}")
+        await call.checkpoint({"posts": [post.model_dump() for post in found[:limit]]})
+    posts = found[:limit]
+    return Posts(
+        handle=handle,
+        posts=posts,
+        total=account.posts,
+        complete=len(posts) >= account.posts,
+        ended_by=_why(len(posts), limit, account.posts),
+    )
+
+
+async def _more_posts(grid: Locator, seen: int) -> bool:
+    """Scroll to the grid's end and wait for more than `seen` posts; False when the site gives no more."""
+    await grid.get_by_role("link").last.scroll_into_view_if_needed()
+    await grid.page.mouse.wheel(
+        0, 10_000
+    )  # past the grid's last row, where the site looks for readers of more
+    try:
+        await grid.page.wait_for_function(
+            MORE_POSTS, arg=[await grid.element_handle(), seen], timeout=PATIENCE_MS
+        )
+    except PlaywrightTimeout:
+        return False
+    return await grid.get_by_role("link").count() > seen
+
+
 @plugin("instagram/get-following")
 async def get_following(
     call: Call,
-    handle: Annotated[Handle | None, Field(description="Without it: the account on the page.")] = None,
+    handle: AccountHandle = None,
     limit: Annotated[int, Field(ge=1, le=5000, description="Stop after so many.")] = 200,
 ) -> Following:
     """List whom an account follows, scrolling until the list ends, `limit` is reached, or the site gives no more.
@@ -101,11 +187,17 @@ async def get_following(
 
 def _result(handle: str, found: list[str], limit: int, total: int) -> Following:
     following = found[:limit]
-    complete = len(following) >= total
-    ended_by: Literal["end", "limit", "site"] = (
-        "end" if complete else "limit" if len(following) == limit else "site"
+    return Following(
+        handle=handle,
+        following=following,
+        total=total,
+        complete=len(following) >= total,
+        ended_by=_why(len(following), limit, total),
     )
-    return Following(handle=handle, following=following, total=total, complete=complete, ended_by=ended_by)
+
+
+def _why(found: int, limit: int, total: int) -> Ended:
+    return "end" if found >= total else "limit" if found == limit else "site"
 
 
 async def _scroll(dialog: Locator, seen: int) -> bool:
@@ -145,14 +237,19 @@ async def _account(page: Page) -> Account:
 
 async def _shown(call: Call) -> str:
     """The handle of the account on the page."""
-    base_url = call.settings(InstagramSettings).base_url
-    at_site = urlsplit(call.page.url)[:2] == urlsplit(base_url)[:2]
-    shown = await ask(call.page, PROFILE) if at_site else None
-    if shown is None:
+    handle = await _handle_on_page(call)
+    if handle is None:
         raise PluginError(
             "the page shows no account: call instagram/open-account before, or give a handle", status=409
         )
-    return str(shown["handle"])
+    return handle
+
+
+async def _handle_on_page(call: Call) -> str | None:
+    base_url = call.settings(InstagramSettings).base_url
+    at_site = urlsplit(call.page.url)[:2] == urlsplit(base_url)[:2]
+    shown = await ask(call.page, PROFILE) if at_site else None
+    return None if shown is None else str(shown["handle"])
 
 
 PROFILE: Final = """() => {
@@ -171,4 +268,20 @@ MORE: Final = """(seen) => {
   const dialog = document.querySelector("[role=dialog]");
   const said = dialog?.querySelector("[role=alert]:not([hidden]), [role=status]:not(:empty)");
   return Boolean(said) || dialog?.querySelectorAll("li").length > seen;
+}"""
+
+POSTS: Final = """(grid) => Array.from(grid.querySelectorAll("a[href*='/p/']")).map((link) => {
+  const picture = link.querySelector("img");
+  return {
+    shortcode: link.pathname.split("/p/")[1].split("/")[0].toWellFormed(), url: link.href.toWellFormed(),
+    caption: (picture?.alt ?? "").toWellFormed(), picture: (picture?.src ?? "").toWellFormed(),
+  };
+})"""
+
+# More posts than before; or, while there are none, the grid's end or the site's apology, which follow the grid.
+MORE_POSTS: Final = """([grid, seen]) => {
+  let said = false;
+  for (let next = grid.nextElementSibling; next; next = next.nextElementSibling)
+    said ||= next.matches("[role=alert]:not([hidden]), [role=status]:not(:empty)");
+  return said || grid.querySelectorAll("a[href*='/p/']").length > seen;
 }"""

@@ -1,148 +1,28 @@
 """The shipped families on a real page of the stand-in site, in the asyncio flavour that plugins are written in."""
 
-import asyncio
-import os
-import queue
-import threading
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from contextlib import contextmanager
-from functools import partial
-from pathlib import Path
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
 
 import pytest
-import structlog
-import trio
-from playwright.async_api import Browser, Error, Page, async_playwright
+from playwright.async_api import Error
 
-from penelope import Call, PluginError
+from penelope import PluginError
 from penelope.demo.accounts import RESIDENTS, THIN_LIST, following, shortcode_of
-from penelope.demo.site import serve_site
 from penelope.families import instagram, web
 from penelope.families.navigation import checked_url
-from penelope.pages.browser.find import find_browser
-from penelope.plugin import MediaLink
-
-Result = TypeVar("Result")
-
-
-class Recorder:
-    """The worker's side of a call: keeps what the plugin says."""
-
-    def __init__(self) -> None:
-        self.progress_made: list[tuple[float, str]] = []
-        self.checkpoints: list[object] = []
-        self.files: list[bytes] = []
-
-    async def progress(self, fraction: float, note: str) -> None:
-        self.progress_made.append((fraction, note))
-
-    async def checkpoint(self, value: object) -> None:
-        self.checkpoints.append(value)
-
-    async def media(
-        self, source: bytes | str | os.PathLike[str], filename: str, content_type: str
-    ) -> MediaLink:
-        assert isinstance(source, bytes)
-        self.files.append(source)
-        return MediaLink(
-            url="/api/v1/media/x",
-            filename=filename,
-            content_type=content_type,
-            size=len(source),
-            expires_at=1.5,
-        )
-
-
-async def crossing(function: Callable[..., Awaitable[Result]], /, *args: Any) -> Result:
-    return await function(*args)
-
-
-class Desk:
-    """One page, and plugins run on it; `host` recorded the last run."""
-
-    def __init__(self, runner: asyncio.Runner, page: Page, site: str) -> None:
-        self._runner = runner
-        self.page = page
-        self.site = site
-        self.host = Recorder()
-
-    def run(self, plugin: Callable[..., Coroutine[Any, Any, Result]], *args: Any, **kwargs: Any) -> Result:
-        self.host = Recorder()
-        call = Call(
-            page=self.page,
-            page_id="main",
-            job_id=None,
-            request_id="test",
-            family=plugin.__module__.rpartition(".")[2],
-            log=structlog.get_logger(),
-            host=self.host,
-            crossing=crossing,
-        )
-        return self._runner.run(plugin(call, *args, **kwargs))
-
-    def refusal(self, plugin: Callable[..., Coroutine[Any, Any, object]], *args: Any) -> PluginError:
-        with pytest.raises(PluginError) as caught:
-            self.run(plugin, *args)
-        return caught.value
-
-
-@contextmanager
-def serving() -> Iterator[str]:
-    """The site, on Trio in a thread of its own: the tests' own loop is asyncio's."""
-    started: queue.Queue[tuple[str, Callable[[], None]]] = queue.Queue()
-
-    async def serve() -> None:
-        async with trio.open_nursery() as nursery:
-            url = await nursery.start(partial(serve_site, 0, list_latency_s=0.02))
-            token = trio.lowlevel.current_trio_token()
-            started.put((url, lambda: token.run_sync_soon(nursery.cancel_scope.cancel)))
-
-    thread = threading.Thread(target=trio.run, args=(serve,))
-    thread.start()
-    url, stop = started.get(timeout=10)
-    try:
-        yield url
-    finally:
-        stop()
-        thread.join(10)
+from tests.browser.desk import Desk, Room, opened_room, serving
 
 
 @pytest.fixture(scope="module")
-def site() -> Iterator[str]:
-    with serving() as url:
-        yield url
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[asyncio.Runner]:
-    with asyncio.Runner() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def browser(runner: asyncio.Runner) -> Iterator[Browser]:
-    playwright = runner.run(async_playwright().start())
-    bundled = Path(playwright.chromium.executable_path)
-    started = runner.run(
-        playwright.chromium.launch(
-            executable_path=find_browser(None, bundled=bundled),
-            args=["--no-sandbox", "--disable-background-networking"],
-        )
-    )
-    yield started
-    runner.run(started.close())
-    runner.run(playwright.stop())
+def room() -> Iterator[Room]:
+    with opened_room() as opened:
+        yield opened
 
 
 @pytest.fixture
-def desk(
-    runner: asyncio.Runner, browser: Browser, site: str, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Desk]:
-    monkeypatch.setenv("PENELOPE_INSTAGRAM_BASE_URL", site)
-    page = runner.run(browser.new_page())
-    yield Desk(runner, page, site)
-    runner.run(page.close())
+def desk(room: Room, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+    with room.desk(monkeypatch) as one:
+        yield one
 
 
 class TestOpen:

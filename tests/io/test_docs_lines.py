@@ -33,9 +33,14 @@ print(value)
 
 
 @pytest.fixture
-async def worker(new_worker: NewWorker, nursery: trio.Nursery) -> WorkerProcess:
+async def site(nursery: trio.Nursery) -> str:
+    base_url: str = await nursery.start(serve_site, 0)
+    return base_url
+
+
+@pytest.fixture
+async def worker(new_worker: NewWorker, site: str) -> WorkerProcess:
     """A worker whose instagram is the stand-in site."""
-    site: str = await nursery.start(serve_site, 0)
     made = new_worker(PENELOPE_INSTAGRAM_BASE_URL=site)
     await made.start()
     return made
@@ -115,3 +120,44 @@ async def test_the_quick_start_works_as_written(worker: WorkerProcess) -> None:
     await typed(worker, variables, file)
     assert (worker.home / "page.png").read_bytes().startswith(b"\x89PNG")
     assert 0 == await worker.stop()
+
+
+def answers(text: str) -> list[dict[str, Any]]:
+    """The JSON objects that curl wrote one after the other."""
+    found, at = [], 0
+    while at < len(text):
+        value, at = json.JSONDecoder().raw_decode(text, at)
+        found.append(value)
+    return found
+
+
+async def test_a_login_a_search_and_a_download_work_with_primitives_alone(
+    worker: WorkerProcess, site: str
+) -> None:
+    """As the page has them, and what it says that they answer is what they answer."""
+    page = DOCS / "primitives.md"
+    variables, *steps = [block for block in blocks(page, "bash") if "$" in block]
+    written = "http://127.0.0.1:8200"
+    log_in, search, download = [step.replace(written, site) for step in steps]
+    shown = [json.loads(block.replace(written, site)) for block in blocks(page, "json")]
+
+    logged_in = answers(await typed(worker, variables, log_in))
+    assert 6 == len(logged_in)
+    assert shown[:3] == [logged_in[0], logged_in[4], logged_in[5]]
+
+    searched = answers(await typed(worker, variables, search))
+    assert 6 == len(searched)
+    assert shown[3:5] == searched[4:]
+
+    opened = answers(await typed(worker, variables, download))
+    assert 2 == len(opened)
+    assert shown[5]["url"] == opened[1]["url"]
+    assert (worker.home / "picture.png").read_bytes().startswith(b"\x89PNG")
+
+    again = answers(
+        await typed(worker, variables, download.splitlines()[2].partition("$(")[2].partition(" | ")[0])
+    )
+    assert shown[5].keys() == again[0].keys()
+    assert shown[5]["download"].keys() == again[0]["download"].keys()
+    for name in ("filename", "content_type"):
+        assert shown[5]["download"][name] == again[0]["download"][name], name
