@@ -24,6 +24,7 @@
     ├── CallFailed                    502  a call ended badly; `kind` says whose fault it was
     │   ├── SiteFailed                502  kind "site"
     │   ├── ProxyFailed               502  kind "proxy"
+    │   ├── NetworkRefused            403  kind "worker": PENELOPE_PAGE_NETWORK
     │   ├── PageLost                  502  kind "page"
     │   ├── BrowserLost               502  kind "browser"
     │   ├── TimedOut                  408  kind "timeout"
@@ -167,6 +168,13 @@ class SiteFailed(CallFailed):
 
 class ProxyFailed(CallFailed):
     kind = "proxy"
+
+
+class NetworkRefused(CallFailed):
+    """The operator keeps pages off that address."""
+
+    status = 403
+    kind = "worker"
 
 
 class PageLost(CallFailed):

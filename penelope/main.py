@@ -33,6 +33,7 @@ from penelope.jobs.supervisor import Parts, Supervisor, open_supervisor
 from penelope.pages.browser.driver import open_browser
 from penelope.pages.browser.persona import BrowserOptions
 from penelope.pages.driver import Driver
+from penelope.pages.gate import Gate, open_network
 from penelope.pages.manager import MAIN, PageManager
 from penelope.registry import Registry
 from penelope.settings import Settings
@@ -69,7 +70,10 @@ async def run(settings: Settings, registry: Registry) -> int:
             clock = await _clock(database)
             persona = PersonaStore(database)
             cookies = await persona.load(COOKIES)
-            async with open_browser(browser_options(settings), cookies) as driver:
+            async with (
+                open_network(public=settings.page_network == "public", proxy=proxy_of(settings)) as gate,
+                open_browser(browser_options(settings, gate), cookies) as driver,
+            ):
                 pages = PageManager(
                     driver,
                     clock,
@@ -130,17 +134,22 @@ def media_store(settings: Settings, database: Database, clock: Clock) -> MediaSt
     )
 
 
-def browser_options(settings: Settings) -> BrowserOptions:
+def proxy_of(settings: Settings) -> str | None:
+    return None if settings.proxy is None else settings.proxy.get_secret_value()
+
+
+def browser_options(settings: Settings, gate: Gate | None) -> BrowserOptions:
     return BrowserOptions(
         profile=settings.store.absolute() / "profile",
         executable=settings.browser,
         headless=settings.headless,
-        proxy=None if settings.proxy is None else settings.proxy.get_secret_value(),
+        proxy=proxy_of(settings),
         locale=settings.locale,
         timezone=settings.timezone,
         viewport=settings.viewport,
         user_agent=settings.user_agent,
         geolocation=settings.geolocation,
+        gate=gate,
     )
 
 

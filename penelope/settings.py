@@ -70,6 +70,10 @@ class Settings(BaseSettings):
     geolocation: Annotated[tuple[float, float] | None, NoDecode] = Field(
         None, description="Where the pages are, latitude and longitude in degrees, e.g. 52.52,13.405."
     )
+    page_network: Literal["any", "public"] = Field(
+        "any",
+        description="public keeps pages off loopback, private and other inner addresses, by resolved address.",
+    )
     log: Literal["auto", "json", "text"] = Field(
         "auto", description="How log lines look; auto: text in a terminal, JSON elsewhere."
     )

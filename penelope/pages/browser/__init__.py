@@ -7,6 +7,7 @@ thread    the thread itself                                   Trio
 watch     sees a blocked thread, and frees it                 Trio
 find      which browser                                       neither
 persona   what makes it a persona's: languages, zone, proxy      neither
+gated     what a failure behind the gate means                 neither
 profile   the profile's lock, its orphans, the temp folder    neither
 launch    the command line, the launcher, the sandbox         neither
 processes ends process trees, tells whether one lives         neither

@@ -43,6 +43,7 @@ class PlaywrightDriver:
 
     Attributes:
         thread, watch, keeper: of the browser.
+        gate: that its pages' connections go through; None: there is none.
         free_s: the most that freeing the thread from a blocking call may take, seconds.
     """
 
@@ -55,6 +56,7 @@ class PlaywrightDriver:
         self.watch = Watch(thread)
         self.keeper = Keeper(options, place, thread, self.watch, cookies)
         self.place = place
+        self.gate = options.gate
         self._tabs: list[PlaywrightTab] = []
 
     @property

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import structlog
-from playwright.async_api import CDPSession, Dialog, Download, Error, Frame, Page, Response
+from playwright.async_api import CDPSession, Dialog, Download, Error, Frame, Page, Request, Response
 
 from penelope.errors import BadParameter, PageLost, ProxyFailed
 from penelope.pages.browser.inner import Leftovers
@@ -61,6 +61,7 @@ class Live:
         place: the last address that it may be opened at again.
         run: the call that works it; None between calls.
         troubled: the last call was cancelled or timed out: a load, or a script, may hang.
+        failed_url: of the last navigation that failed; None: none did.
         unsettled: an error page of a failed navigation may still be on its way.
         heartbeat, asked_at: of the heartbeat; `asked_at` is monotonic, None: not asked yet.
         memory, answered_at: what `ask_vitals` last heard: bytes, and monotonic seconds.
@@ -82,6 +83,7 @@ class Live:
         self.url = page.url
         self.place = BLANK
         self.run: Run[Any] | None = None
+        self.failed_url: str | None = None
         self.unsettled = False
         self.troubled = False
         self.error_page = asyncio.Event()
@@ -104,6 +106,8 @@ class Live:
         page.on("download", self._on_download)
         if session.proxied:
             page.on("response", self._on_response)
+        if session.gated:
+            page.on("requestfailed", self._on_failed)
 
     async def attach(self) -> None:
         """Open its CDP session."""
@@ -163,6 +167,11 @@ class Live:
             )
 
     @safe
+    def _on_failed(self, request: Request) -> None:
+        if request.is_navigation_request() and request.frame.parent_frame is None:
+            self.failed_url = request.url
+
+    @safe
     def _on_response(self, response: Response) -> None:
         """With a wrong password the proxy's own page is what Chromium shows, as if the site had said it."""
         if response.status == PROXY_WANTS_LOGIN and response.request.is_navigation_request():
@@ -194,6 +203,7 @@ class Live:
     def begin(self, run: Run[Any]) -> None:
         """A call takes the page; immediate."""
         self.run = run
+        self.failed_url = None
         self.asked_at = None
         self._leftovers = Leftovers(self.page)
 

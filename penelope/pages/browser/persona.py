@@ -16,8 +16,11 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from penelope.errors import BadSettings
+from penelope.pages.gate import Gate
 
 PROXY_FLAGS: Final = ("--webrtc-ip-handling-policy=disable_non_proxied_udp",)
+# Behind the gate the browser dials nothing by itself: what would try has no address to dial.
+GATE_FLAGS: Final = ("--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",)
 
 # With a user agent of another browser, or of another version, the hints would tell who it really is: so they are empty.
 NO_CLIENT_HINTS: Final = ("UACHOverrideBlank",)
@@ -46,6 +49,7 @@ class BrowserOptions:
         viewport: width and height in CSS pixels; None: Playwright's default.
         user_agent: None: the browser's own.
         geolocation: latitude and longitude in degrees, which every site may ask for; None: none may.
+        gate: that its connections go through when there is no proxy; None: pages reach any network.
     """
 
     profile: Path
@@ -57,13 +61,16 @@ class BrowserOptions:
     viewport: tuple[int, int] | None = None
     user_agent: str | None = None
     geolocation: tuple[float, float] | None = None
+    gate: Gate | None = field(default=None, repr=False)
 
 
 def flags(options: BrowserOptions) -> list[str]:
     """What goes on the browser's command line; nothing secret does."""
     words: list[str] = []
-    if options.proxy:
+    if options.proxy or options.gate:
         words += PROXY_FLAGS
+    if options.gate:
+        words += GATE_FLAGS
     if options.user_agent:
         words.append(f"--user-agent={options.user_agent}")
     if options.locale:
@@ -90,6 +97,8 @@ def context_arguments(options: BrowserOptions) -> dict[str, Any]:
     arguments: dict[str, Any] = {}
     if options.proxy:
         arguments["proxy"] = _proxy(options.proxy)
+    elif options.gate:
+        arguments["proxy"] = {"server": f"socks5://127.0.0.1:{options.gate.port}"}
     if options.viewport:
         arguments["viewport"] = {"width": options.viewport[0], "height": options.viewport[1]}
     if options.locale:

@@ -47,7 +47,7 @@ class Session:
         context: Playwright's, of the profile.
         browser_cdp: the CDP session of the browser itself; None where there is none.
         executable: what was started.
-        proxied: whether it goes through a proxy.
+        proxied, gated: whether it goes through a proxy of the persona's, or through the gate.
     """
 
     context: BrowserContext
@@ -59,7 +59,7 @@ class Session:
         self.driver: Process | None = None
         self.browser: Process | None = None
         self.executable: Path | None = None
-        self.proxied = False
+        self.proxied = self.gated = False
         self.lost = False  # it runs, but does not do what it is asked
         self._closed = False
         self._opening: set[asyncio.Future[Page]] = set()
@@ -98,6 +98,7 @@ class Session:
         loop = cast(BrowserLoop, asyncio.get_running_loop())
         loop.environment = environment(self._place, options)
         self.proxied = options.proxy is not None
+        self.gated = options.gate is not None
         before = len(loop.drivers)
         try:
             async with asyncio.timeout(START_S):

@@ -15,6 +15,7 @@ import trio
 
 from penelope.errors import BrowserLost, CallFailed, PenelopeError, PluginFailed
 from penelope.pages.browser import heal as healing
+from penelope.pages.browser.gated import told
 from penelope.pages.browser.live import BLANK, Live, open_live
 from penelope.pages.browser.run import GRACE_S, Abandoned, BrokenOff, Run
 from penelope.pages.browser.session import Session, answers
@@ -114,6 +115,9 @@ class PlaywrightTab:
         live = self.live
         if live is not None and is_failed_navigation(error) and not live.error_page.is_set():
             live.unsettled = True
+        gate = self._driver.gate
+        if gate is not None and (failure := told(error, gate, None if live is None else live.failed_url)):
+            return failure
         alive = True
         if is_gone(error):
             session = None if live is None else live.session
