@@ -1,5 +1,7 @@
-"""Marks each test with its folder: `pytest -m "not browser"`, `pytest -m core`."""
+"""Marks each test with its folder: `pytest -m "not browser"`, `pytest -m core`; bounds the way out."""
 
+import faulthandler
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ from hypothesis.database import DirectoryBasedExampleDatabase
 
 TESTS = Path(__file__).parent
 FOLDERS = ("core", "spec", "io", "browser")
+EXIT_S = 60.0
 
 # No deadline: the machine's load is no fault of the code's. What failed once is tried first the next time.
 settings.register_profile(
@@ -25,3 +28,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         folder = item.path.relative_to(TESTS).parts[0]
         if folder in FOLDERS:
             item.add_marker(folder)
+
+
+def pytest_unconfigure() -> None:
+    """What a test left behind must not hang the interpreter's end: show where, and fail."""
+    faulthandler.dump_traceback_later(EXIT_S, exit=True, file=sys.__stderr__ or sys.stderr)
