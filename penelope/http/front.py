@@ -1,7 +1,8 @@
 """What Hypercorn hands over before Quart sees it: no WebSocket, no odd target; and the end of an answer is a whole one.
 
 Quart-Trio cancels what is left of a request once its client is told to be gone, and Hypercorn tells so while it still
-closes the connection: cancelled there, a connection whose body nobody wants would stay open for ever.
+closes the connection: cancelled there, a connection whose body nobody wants would stay open for ever, and so would one
+with requests that wait behind an answer that is not finished.
 
 Source: contract, section 1 ("Every failure …").
 """
@@ -36,7 +37,7 @@ class Front(QuartTrio):
             case "http":
                 # A target may be anything without a space, e.g. `?` alone; a path begins with a slash.
                 path = scope["path"] if scope["path"].startswith("/") else f"/{scope['path']}"
-                exchange = _Exchange(receive, send)
+                exchange = _Exchange(scope, receive, send)
                 await super().asgi_app({**scope, "path": path}, exchange.receive, exchange.send)  # type: ignore[arg-type]
                 await exchange.drain()
             case _:
@@ -60,27 +61,58 @@ async def _refuse(send: Send) -> None:
 
 
 class _Exchange:
-    """One request and its answer, between the server and the app."""
+    """One request and its answer, between the server and the app.
 
-    def __init__(self, receive: Receive, send: Send) -> None:
+    Attributes:
+        whole: the answer has begun, and is all there: it goes to its end, whoever reads it.
+    """
+
+    def __init__(self, scope: Any, receive: Receive, send: Send) -> None:
+        self.whole = False
         self._receive, self._send = receive, send
+        self._has_connection = scope["http_version"].startswith(
+            "1"
+        )  # in HTTP/2 it is not this exchange's to close
         self._received = False
 
     async def receive(self) -> Message:
+        message = await self._next()
+        if message["type"] == "http.disconnect" and self.whole:
+            await trio.sleep_forever()  # until the answer has ended
+        return message
+
+    async def _next(self) -> Message:
         message: Message = await self._receive()
         if message["type"] == "http.disconnect" or not message.get("more_body", False):
             self._received = True
         return message
 
     async def send(self, message: Message) -> None:
-        if message["type"] == "http.response.body" and not message.get("more_body", False):
-            with trio.CancelScope(shield=True):  # as the server's own writes are
-                await self._send(message)
+        if message["type"] == "http.response.start":
+            # A file is streamed, and must not count as handed over to a client that has left.
+            names = {name.lower() for name, _ in message["headers"]}
+            whole = b"content-length" in names and b"content-disposition" not in names
+            self.whole = whole and self._has_connection
+        is_last = message["type"] == "http.response.body" and not message.get("more_body", False)
+        if is_last and self._has_connection:
+            await self._send_last(message)
         else:
             await self._send(message)
+
+    async def _send_last(self, message: Message) -> None:
+        """Shielded, as the server's own writes are. What it may want to hand over meanwhile is taken."""
+        with trio.CancelScope(shield=True):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._take)
+                await self._send(message)
+                nursery.cancel_scope.cancel()
+
+    async def _take(self) -> None:
+        while True:
+            await self._next()
 
     async def drain(self) -> None:
         """Take what is left of a body that was answered early: the server would wait for ever to hand it over."""
         with trio.move_on_after(DRAIN_S):
             while not self._received:
-                await self.receive()
+                await self._next()

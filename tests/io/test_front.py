@@ -1,9 +1,12 @@
 """What stands between Hypercorn and Quart, on real sockets: nothing of a connection stays when it is over."""
 
+import socket
+import struct
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import psutil
 import pytest
 import trio
 from hypercorn.config import Config
@@ -15,6 +18,7 @@ from penelope.http.front import Front
 from tests.io.waiting import until
 
 MIB = 2**20
+LARGE = 20 * MIB  # more than the kernel takes for a client that does not read
 
 
 @asynccontextmanager
@@ -26,6 +30,10 @@ async def served() -> AsyncGenerator[int]:
     @app.route("/early", methods=["GET", "POST"])
     async def early() -> Response:
         return json_response(b'{"success": true}')
+
+    @app.get("/large")
+    async def large() -> Response:
+        return json_response(b"1" * LARGE)
 
     config = Config()
     config.bind = ["127.0.0.1:0"]
@@ -88,6 +96,41 @@ async def test_a_target_that_is_no_path_is_answered(target: str) -> None:
     async with served() as port:
         answer = await exchange(port, f"GET {target} HTTP/1.1\nHost: x\nConnection: close\n\n")
         assert answer[9:12] in {b"200", b"404"}
+
+
+H2C = "Upgrade: h2c\nConnection: Upgrade, HTTP2-Settings\nHTTP2-Settings: AAMAAABkAAQAAP__\n"
+LEFT = {
+    "an answer": "GET /large HTTP/1.1\nHost: x\n\n",
+    "an answer, and more that was asked": "GET /large HTTP/1.1\nHost: x\n\n" * 5,
+    "an answer in HTTP/2": f"GET /large HTTP/1.1\nHost: x\n{H2C}\n",
+    "an upgrade": f"GET /early HTTP/1.1\nHost: x\n{H2C}\n",
+    "a body": "POST /early HTTP/1.1\nHost: x\nContent-Length: 1000000\n\n" + "x" * 300_000,
+}
+
+
+@pytest.mark.parametrize("abort", [True, False], ids=["reset", "closed"])
+@pytest.mark.parametrize("what", LEFT)
+async def test_a_client_that_leaves_keeps_nothing_open(what: str, abort: bool) -> None:
+    """In the middle of whatever it was: its socket is closed, and the server can stop."""
+    process = psutil.Process()
+    with trio.fail_after(30):
+        async with served() as port:
+            await exchange(port, "GET /early HTTP/1.1\nHost: x\nConnection: close\n\n")
+            before = process.num_fds()
+            for _ in range(10):
+                await _leave(port, LEFT[what].replace("\n", "\r\n").encode(), abort=abort)
+            await until(lambda: process.num_fds() <= before, within_s=10)
+
+
+async def _leave(port: int, request: bytes, *, abort: bool) -> None:
+    stream = await trio.open_tcp_stream("127.0.0.1", port)
+    with trio.move_on_after(0.1):
+        await stream.send_all(request)
+    with trio.move_on_after(0.1):
+        await stream.receive_some(10)
+    if abort:
+        stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    await stream.aclose()
 
 
 async def test_a_websocket_is_refused_in_the_envelope() -> None:
