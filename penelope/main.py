@@ -31,6 +31,7 @@ from penelope.http.worker import Worker
 from penelope.jobs.store import JobStore
 from penelope.jobs.supervisor import Parts, Supervisor, open_supervisor
 from penelope.pages.browser.driver import open_browser
+from penelope.pages.browser.guard import Limits
 from penelope.pages.browser.persona import BrowserOptions
 from penelope.pages.driver import Driver
 from penelope.pages.gate import Gate, open_network
@@ -72,7 +73,9 @@ async def run(settings: Settings, registry: Registry) -> int:
             cookies = await persona.load(COOKIES)
             async with (
                 open_network(public=settings.page_network == "public", proxy=proxy_of(settings)) as gate,
-                open_browser(browser_options(settings, gate), cookies) as driver,
+                open_browser(
+                    browser_options(settings, gate), cookies, Limits(downloads=settings.media_max_mb * MIB)
+                ) as driver,
             ):
                 pages = PageManager(
                     driver,

@@ -6,7 +6,9 @@ Source: contract, section 2 (shipped families).
 import trio
 from hypercorn.trio import serve
 
+from penelope.demo import hostile
 from penelope.demo.app import LIST_LATENCY_S, create_site
+from penelope.demo.hostile_wire import serve_wire
 from penelope.demo.serving import listening
 
 
@@ -29,5 +31,8 @@ async def serve_site(
     """
     config = listening(host, port)
     async with trio.open_nursery() as nursery:
-        (base_url,) = await nursery.start(serve, create_site(list_latency_s), config)
+        site = create_site(list_latency_s)
+        site.register_blueprint(hostile.hostile)
+        site.extensions[hostile.WIRE] = await nursery.start(serve_wire, host)
+        (base_url,) = await nursery.start(serve, site, config)
         task_status.started(base_url)

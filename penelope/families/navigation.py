@@ -6,13 +6,14 @@ names. Chromium makes errors of more than that, hence this module.
 
 import asyncio
 import re
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
-from playwright.async_api import Error, Frame, Page, Response
+from playwright.async_api import Download, Error, Frame, Page, Response
 
 from penelope import PluginError
 
@@ -20,8 +21,20 @@ WaitUntil = Literal["commit", "domcontentloaded", "load", "networkidle"]
 
 ERROR_PAGE: Final = "chrome-error:"
 ERROR_PAGE_S: Final = 1.0  # it is there after about 20 ms
+DEFAULT_MS: Final = 30_000.0  # Playwright's
+# The site did answer: with a status and no body, or with a question for a name and a password that nobody answers.
+ANSWERED: Final = ("ERR_HTTP_RESPONSE_CODE_FAILURE", "ERR_INVALID_AUTH_CREDENTIALS")
+CUT_OFF: Final = ("interrupted by another navigation", "net::ERR_ABORTED")
+DOWNLOAD_S: Final = 2.0  # from the failed navigation to the download's event: some milliseconds
 NO_DOCUMENT: Final = frozenset({204, 205})
-READS: Final = 3
+READS: Final = 10  # of a page that goes from one document to the next
+TRIES: Final = 5  # of a navigation that one of the page's own cuts off
+
+# Not what an element of that name makes of `document.title`. A lone surrogate is no JSON.
+TITLE: Final = """() => {
+  const said = document.title;
+  return (typeof said === "string" ? said : document.querySelector("title")?.text ?? "").toWellFormed();
+}"""
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 # The browser drops these before it looks at the scheme, so "java\nscript:" is a scheme to it, too.
@@ -71,8 +84,45 @@ async def go(
         IsDownload: the URL is a download; the page has it as an event.
         playwright.async_api.Error: the site cannot be reached, or does not answer in time.
     """
-    navigation = page.goto(url, wait_until=wait_until, timeout=timeout, referer=referer)
-    return await _watched(page, url, navigation)
+    until = time.monotonic() + (DEFAULT_MS if timeout is None else timeout) / 1000
+    for _ in range(TRIES - 1):
+        left = max(1.0, (until - time.monotonic()) * 1000)
+        try:
+            return await _watched(
+                page, url, page.goto(url, wait_until=wait_until, timeout=left, referer=referer)
+            )
+        except Error as error:
+            if not any(sign in error.message for sign in CUT_OFF):
+                raise
+    left = max(1.0, (until - time.monotonic()) * 1000)
+    return await _watched(page, url, page.goto(url, wait_until=wait_until, timeout=left, referer=referer))
+
+
+class FirstDownload:
+    """The first download that a page begins in the block; its event may come after the navigation has failed."""
+
+    def __init__(self, page: Page) -> None:
+        self._page = page
+        self._begun: asyncio.Future[Download] = asyncio.get_running_loop().create_future()
+
+    def __enter__(self) -> "FirstDownload":
+        self._page.on("download", self._on_download)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._page.remove_listener("download", self._on_download)
+
+    def _on_download(self, download: Download) -> None:
+        if not self._begun.done():
+            self._begun.set_result(download)
+
+    async def get(self, found: IsDownload) -> Download:
+        """Raises `found` when none begins after all."""
+        try:
+            async with asyncio.timeout(DOWNLOAD_S):
+                return await self._begun
+        except TimeoutError:
+            raise found from None
 
 
 async def step(
@@ -113,6 +163,16 @@ async def ask(page: Page, script: str, argument: object = None) -> Any:
                 raise
             await page.wait_for_load_state("domcontentloaded")
     return await page.evaluate(script, argument)
+
+
+async def title(page: Page) -> str:
+    """The page's title; "" where the page does not stay for long enough to be asked."""
+    try:
+        return str(await ask(page, TITLE))
+    except Error as error:
+        if "context was destroyed" not in error.message:
+            raise
+        return ""
 
 
 def checked_url(text: str) -> str:
@@ -160,9 +220,11 @@ class _Watch:
 async def _arrival_without_document(watch: _Watch, url: str, error: Error) -> Arrival:
     """Tell an answer without a body from a failure, which is raised on."""
     answer = watch.last
-    if "Download is starting" in error.message:
+    # Of an attachment that comes with a status of failure the browser makes an error page, and no download.
+    no_download = "Download is starting" in error.message and answer is not None and answer.status >= 400
+    if "Download is starting" in error.message and not no_download:
         raise IsDownload(url, answer.status if answer else None) from None
-    if answer is not None and "ERR_HTTP_RESPONSE_CODE_FAILURE" in error.message:
+    if answer is not None and (no_download or any(sign in error.message for sign in ANSWERED)):
         # A navigation begun before the error page is there would be cut off by it.
         with suppress(TimeoutError):
             async with asyncio.timeout(ERROR_PAGE_S):

@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field
 from penelope import Call, PluginError, plugin
 from penelope.families import collecting, downloading
 from penelope.families.navigation import ERROR_PAGE, Arrival, WaitUntil, ask, checked_url, go
+from penelope.families.navigation import title as navigation_title
 
 MAX_LINKS = 2_000
 JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # start-of-frame markers: they carry the size
@@ -125,7 +126,7 @@ async def open_page(call: Call, url: Url, wait_until: WaitUntil = "load") -> Ope
     that cannot be reached is a 502, one that does not answer in 30 s a 408.
     """
     arrival = await go(call.page, checked_url(url), wait_until)
-    title = await ask(call.page, "() => document.title.toWellFormed()") if arrival.has_document else ""
+    title = await navigation_title(call.page) if arrival.has_document else ""
     return Opened(url=arrival.url, status=arrival.status, title=title)
 
 

@@ -6,14 +6,15 @@ crossing  its way back to Trio                                both, each functio
 thread    the thread itself                                   Trio
 watch     sees a blocked thread, and frees it                 Trio
 find      which browser                                       neither
-persona   what makes it a persona's: languages, zone, proxy      neither
 gated     what a failure behind the gate means                 neither
 profile   the profile's lock, its orphans, the temp folder    neither
+persona   what makes it a persona's: languages, zone, proxy      neither
 launch    the command line, the launcher, the sandbox         neither
 processes ends process trees, tells whether one lives         neither
 session   one started browser                                 asyncio
 live      one page of Playwright's, with what we know of it   asyncio
 heal      makes a page answer again                           asyncio
+guard     ends a download, or a renderer, that takes too much  asyncio
 heartbeat ends a renderer that does not answer                asyncio
 inner     what we take from Playwright's inside               asyncio
 translate Playwright's errors to Penelope's                   neither

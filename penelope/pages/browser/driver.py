@@ -14,7 +14,10 @@ import structlog
 import trio
 
 from penelope.errors import BrowserLost, PenelopeError
+from penelope.pages.browser import guard as guarding
 from penelope.pages.browser import heartbeat
+from penelope.pages.browser.guard import Limits
+from penelope.pages.browser.inner import has_routes
 from penelope.pages.browser.keeper import CLOSE_S, Keeper, Pages
 from penelope.pages.browser.live import Live
 from penelope.pages.browser.persona import BrowserOptions
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from playwright.async_api import Page
 
 BLOCKED_S = 1.0  # a thread that has not answered for so long is not waited for
+NO_LIMITS = Limits()
 ANSWER_S = 5.0  # for what the browser answers from memory
 END_S = 15.0
 
@@ -146,6 +150,8 @@ class PlaywrightDriver:
         owned = [live.page for live in lives] + ([] if spare is None else [spare.page])
         for page in session.strays(owned):
             lives[0].start_soon(page.close(), "close a page that a call left")
+        if has_routes(session.context):
+            lives[0].start_soon(session.context.unroute_all(), "remove the routes that a call left")
 
     async def fail_calls(self) -> None:
         """Not every version of Playwright ends what waits on a driver that died. Asyncio-flavoured."""
@@ -163,6 +169,10 @@ class PlaywrightDriver:
             spare, self.keeper.spare = self.keeper.spare, None
             await spare.close()
 
+    async def guard(self, limits: Limits) -> None:
+        """Watch what the pages at work take of disk and memory, for ever. Asyncio-flavoured."""
+        await guarding.guard(self.lives, self.place.temp / "downloads", limits)
+
     async def beat(self) -> None:
         """Watch the renderers of the pages at work, for ever. Asyncio-flavoured."""
         await heartbeat.beat(self.lives, every_s=heartbeat.BEAT_EVERY_S, silent_max_s=heartbeat.SILENT_MAX_S)
@@ -176,11 +186,14 @@ async def _go(tab: PlaywrightTab, url: str) -> None:
 
 
 @asynccontextmanager
-async def open_browser(options: BrowserOptions, cookies: str | None) -> AsyncIterator[PlaywrightDriver]:
+async def open_browser(
+    options: BrowserOptions, cookies: str | None, limits: Limits = NO_LIMITS
+) -> AsyncIterator[PlaywrightDriver]:
     """A browser, for as long as the block; nothing of it is left afterwards.
 
     Args:
         options: what it is like.
+        limits: what its pages may take of the machine.
         cookies: as `Driver.cookies` gave them last; None when there are none yet. They are put on top of the profile's.
 
     Raises:
@@ -198,6 +211,7 @@ async def open_browser(options: BrowserOptions, cookies: str | None) -> AsyncIte
                     nursery.start_soon(driver.watch.run, name="watch the browser's thread")
                     nursery.start_soon(driver.keeper.keep, pages, name="keep the browser up")
                     nursery.start_soon(thread.run, driver.beat, name="heartbeat of the pages")
+                    nursery.start_soon(thread.run, driver.guard, limits, name="guard of disk and memory")
                     yield driver
                     nursery.cancel_scope.cancel(reason="the browser is closed")
             finally:

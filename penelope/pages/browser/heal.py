@@ -7,7 +7,7 @@ import asyncio
 
 import structlog
 
-from penelope.pages.browser.live import Live
+from penelope.pages.browser.live import BLANK, Live
 from penelope.pages.browser.session import answers
 from penelope.pages.driver import Healing
 
@@ -71,16 +71,30 @@ async def heal(live: Live) -> Healing | None:
         return None
     settled = await settle(live)
     troubled, live.troubled = live.troubled, False
-    if await page_answers(live, TROUBLED_S if troubled else FIRST_S):
+    held_back, live.held_back = live.held_back, False
+    if await _answers_unloaded(live) if troubled else await page_answers(live, FIRST_S):
         return Healing.STOPPED if settled else Healing.NONE
     await soothe(live)
     if await page_answers(live, SOOTHED_S):
         return Healing.STOPPED
     # Only now: where no script runs it would hit the next one, Playwright's own.
     await answers(live.cdp.send("Runtime.terminateExecution"), STOP_S)
-    if await page_answers(live, AGAIN_S):
-        return Healing.STOPPED
-    return None
+    if not await page_answers(live, AGAIN_S):
+        return None
+    if held_back:  # its script would hold the next navigation back, too
+        log.warning("page does not let go of its document; opened blank", page_id=live.page_id, url=live.url)
+        live.place = BLANK
+        return None
+    return Healing.STOPPED
+
+
+async def _answers_unloaded(live: Live) -> bool:
+    """Whether the page answers; what it still loads for the last call ends either way."""
+    stopping = asyncio.ensure_future(answers(live.cdp.send("Page.stopLoading"), STOP_S))
+    if not await page_answers(live, TROUBLED_S):
+        stopping.cancel()
+        return False
+    return await stopping
 
 
 async def end_renderer(live: Live) -> bool:

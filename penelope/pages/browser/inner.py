@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 import structlog
-from playwright.async_api import Page, Playwright
+from playwright.async_api import BrowserContext, Page, Playwright
 
 SAY_EVERY_S = 10.0  # the same error of a handler that fails at every event
 
@@ -40,6 +40,11 @@ def quiet_listeners(playwright: Playwright) -> None:
 
     del connection._error
     connection.__class__ = Quiet
+
+
+def has_routes(context: BrowserContext) -> bool:
+    """Whether there are routes for all pages."""
+    return bool(getattr(getattr(context, "_impl_obj", None), "_routes", None))
 
 
 class Leftovers:

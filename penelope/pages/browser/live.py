@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from functools import wraps
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
 
 import structlog
 from playwright.async_api import CDPSession, Dialog, Download, Error, Frame, Page, Request, Response
@@ -22,11 +23,14 @@ from penelope.pages.browser.run import Run
 from penelope.pages.browser.session import Session, answers
 from penelope.pages.browser.urls import is_allowed
 
+DIALOGS_MAX = 50  # in a row; the page that opens a further one is ended
+DIALOG_PAUSE_S = 1.0  # that ends a row
 POPUPS_MAX = 20  # open at once; further ones are closed at once
 CLOSE_S = 1.5
 TARGET_CLOSE_S = 0.5
 LEFTOVERS_S = 1.0
 BLANK = "about:blank"
+TIMEOUT_MS = 30_000.0  # Playwright's own; another call may have set it
 HEAPS = ("totalSize", "embedderHeapUsedSize", "backingStorageSize")
 ERROR_PAGE = "chrome-error:"
 PROXY_WANTS_LOGIN = 407
@@ -61,6 +65,8 @@ class Live:
         place: the last address that it may be opened at again.
         run: the call that works it; None between calls.
         troubled: the last call was cancelled or timed out: a load, or a script, may hang.
+        moved: the page has come to another document, or to a place in it, since the call began.
+        held_back: the last call's navigation timed out before the page left the document that it was at.
         failed_url: of the last navigation that failed; None: none did.
         unsettled: an error page of a failed navigation may still be on its way.
         heartbeat, asked_at: of the heartbeat; `asked_at` is monotonic, None: not asked yet.
@@ -86,12 +92,14 @@ class Live:
         self.failed_url: str | None = None
         self.unsettled = False
         self.troubled = False
+        self.moved = False
+        self.held_back = False
         self.error_page = asyncio.Event()
         self.heartbeat: asyncio.Task[bool] | None = None
         self.asked_at: float | None = None
         self.suspicion: PageLost | None = None
         self.settling: asyncio.Task[None] | None = None
-        self.reopened_after_crash = False
+        self.crashed_here: str | None = None  # the address that it was opened at again after a crash
         self.memory: int | None = None
         self.answered_at: float | None = None
         self.popups: list[Page] = []
@@ -112,6 +120,7 @@ class Live:
     async def attach(self) -> None:
         """Open its CDP session."""
         self.cdp = await self.session.context.new_cdp_session(self.page)
+        self.session.ends[self.page] = self.flooded
         info = await self.cdp.send("Target.getTargetInfo")
         self.target_id = info["targetInfo"]["targetId"]
 
@@ -137,12 +146,20 @@ class Live:
         task.add_done_callback(self._tasks.discard)
         return task
 
+    def flooded(self) -> None:
+        """End a page that opens dialogs without end: no script of it can be stopped, and it would do so again."""
+        self.place = BLANK
+        self.fail(PageLost(f"page {self.page_id} opened dialogs without end"))
+        self.start_soon(self.cdp.send("Page.crash"), "end the renderer of a page that floods")
+
     @safe
     def _on_crash(self, _: Page) -> None:
         self.crashed, self.crashed_at = True, time.monotonic()
         self.gone.set()
         log.warning("page crashed", page_id=self.page_id, url=self.url)
-        self.fail(PageLost(f"page {self.page_id} crashed while the call was running"))
+        if self.suspicion is not None:  # it would do so again where it was
+            self.place = BLANK
+        self.fail(self.suspicion or PageLost(f"page {self.page_id} crashed while the call was running"))
 
     @safe
     def _on_close(self, _: Page) -> None:
@@ -155,6 +172,7 @@ class Live:
         if frame.parent_frame is not None:
             return
         self.url = frame.url
+        self.moved = True
         if self.url.startswith(ERROR_PAGE):
             self.unsettled = False
             self.error_page.set()
@@ -176,7 +194,9 @@ class Live:
         """With a wrong password the proxy's own page is what Chromium shows, as if the site had said it."""
         if response.status == PROXY_WANTS_LOGIN and response.request.is_navigation_request():
             host = urlsplit(response.url).netloc.rpartition("@")[2]
-            self.fail(ProxyFailed(f"proxy cannot be used for {host}: it refuses the user or the password (407)"))
+            self.fail(
+                ProxyFailed(f"proxy cannot be used for {host}: it refuses the user or the password (407)")
+            )
 
     @safe
     def _on_popup(self, popup: Page) -> None:
@@ -191,7 +211,7 @@ class Live:
     @safe
     def _on_download(self, download: Download) -> None:
         if self.run is None:
-            self.start_soon(download.cancel(), "cancel a download between calls")
+            self.start_soon(_drop(download), "drop a download between calls")
         else:
             self.downloads.append(download)
 
@@ -205,6 +225,9 @@ class Live:
         self.run = run
         self.failed_url = None
         self.asked_at = None
+        self.moved = False
+        self.page.set_default_timeout(TIMEOUT_MS)
+        self.page.set_default_navigation_timeout(TIMEOUT_MS)
         self._leftovers = Leftovers(self.page)
 
     async def end(self) -> None:
@@ -244,11 +267,16 @@ def answer_dialogs(session: Session) -> None:
     """Answer every dialog of every page, popups included.
 
     A dialog that asks whether to leave is accepted, so that no navigation is blocked; any other is dismissed, unless
-    the plugin's own handler answers it at once.
+    the plugin's own handler answers it at once. One that follows too many others ends its page.
     """
+    floods: WeakKeyDictionary[Page, _Flood] = WeakKeyDictionary()
 
     def on_dialog(dialog: Dialog) -> None:
         try:
+            page = dialog.page
+            if page is not None and floods.setdefault(page, _Flood()).rises() and page in session.ends:
+                log.warning("dialogs without end: their page is ended", url=page.url)
+                session.ends.pop(page)()
             task = asyncio.ensure_future(_quietly(_answer(dialog), "answer a dialog"))
             task.set_name("answer a dialog")
             _answering.add(task)
@@ -260,6 +288,20 @@ def answer_dialogs(session: Session) -> None:
 
 
 _answering: set[asyncio.Task[None]] = set()
+
+
+class _Flood:
+    """Counts a page's dialogs that come without a pause."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._last = 0.0
+
+    def rises(self) -> bool:
+        now = time.monotonic()
+        self._count = self._count + 1 if now - self._last < DIALOG_PAUSE_S else 1
+        self._last = now
+        return self._count > DIALOGS_MAX
 
 
 async def _answer(dialog: Dialog) -> None:

@@ -6,9 +6,10 @@ Asyncio-flavoured; `alive`, `pids` and `kill` are immediate and may be used from
 import asyncio
 import json
 import re
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
+from weakref import WeakKeyDictionary
 
 import psutil
 import structlog
@@ -48,6 +49,7 @@ class Session:
         browser_cdp: the CDP session of the browser itself; None where there is none.
         executable: what was started.
         proxied, gated: whether it goes through a proxy of the persona's, or through the gate.
+        ends: what ends a page that floods; of the pages that are watched.
     """
 
     context: BrowserContext
@@ -63,6 +65,7 @@ class Session:
         self.lost = False  # it runs, but does not do what it is asked
         self._closed = False
         self._opening: set[asyncio.Future[Page]] = set()
+        self.ends: WeakKeyDictionary[Page, Callable[[], None]] = WeakKeyDictionary()
 
     @property
     def alive(self) -> bool:

@@ -23,6 +23,7 @@ from penelope.pages.browser.translate import (
     is_failed_navigation,
     is_gone,
     is_playwright,
+    is_slow_navigation,
     is_timeout,
     translate,
 )
@@ -35,8 +36,10 @@ TITLE_S = 1.0
 VITALS_S = 0.5
 THROW_AWAY_S = 2.0  # to close the page under a call that will not end
 CRASH_LOOP_S = 10.0  # a page that crashed this soon after it was opened is opened blank
+KILLED_REOPEN_S = 2.0  # the same, of one that did not answer
 REOPEN_S = 5.0  # for the load of the last address, when a page is opened afresh
 NEW_PAGE_S = 5.0
+PROVE_S = 0.5  # after which a page that was killed, and opened at the same address, still has to answer
 COLLECT_S = 5.0  # what half a gigabyte of nodes takes
 BLANK_S = 2.0
 
@@ -143,6 +146,7 @@ class PlaywrightTab:
                 raise
             except Exception as error:
                 live.troubled = is_timeout(error)
+                live.held_back = is_slow_navigation(error) and not live.moved
                 if live.suspicion is not None and is_playwright(error) and not is_timeout(error):
                     raise live.suspicion from error
                 raise
@@ -204,8 +208,11 @@ class PlaywrightTab:
             live = await self.reopen(self._driver.keeper.session)
         return live
 
-    async def reopen(self, session: Session | None) -> Live:
+    async def reopen(self, session: Session | None, within_s: float = REOPEN_S) -> Live:
         """Put a fresh page under the handle, at the last address. Asyncio-flavoured.
+
+        Args:
+            within_s: for the load of that address.
 
         Raises:
             BrowserLost: there is no browser, or it does not open pages any more.
@@ -215,7 +222,11 @@ class PlaywrightTab:
         old, self.live = self.live, None
         if old is not None:
             self.place = old.place
-            if old.crashed and old.reopened_after_crash and old.crashed_at - old.opened_at < CRASH_LOOP_S:
+            if (
+                old.crashed
+                and old.crashed_here == old.place
+                and old.crashed_at - old.opened_at < CRASH_LOOP_S
+            ):
                 log.warning("page crashed soon after it was opened; opened blank", page_id=self._page_id)
                 self.place = BLANK
             await old.close()
@@ -228,10 +239,10 @@ class PlaywrightTab:
             session.lost = True
             raise BrowserLost("the browser does not open pages any more and is being started again")
         live = self.live = made[0]
-        live.reopened_after_crash = old is not None and old.crashed
+        live.crashed_here = self.place if old is not None and old.crashed else None
         if self.place != BLANK:
-            going = live.page.goto(self.place, wait_until="domcontentloaded", timeout=REOPEN_S * 1000)
-            if not await answers(going, REOPEN_S + 0.5):
+            going = live.page.goto(self.place, wait_until="domcontentloaded", timeout=within_s * 1000)
+            if not await answers(going, within_s + 0.5):
                 live.unsettled = not live.error_page.is_set()
                 await healing.soothe(live)
             if not await healing.page_answers(live, healing.AGAIN_S):
@@ -263,8 +274,22 @@ class PlaywrightTab:
             if healed is not None:
                 return healed
             killed = await healing.end_renderer(live)
+        live = await self.reopen(self._driver.keeper.session, REOPEN_S if live is None else KILLED_REOPEN_S)
+        if not killed:
+            return Healing.REOPENED
+        if live.place != BLANK:
+            await self._prove(live)
+        return Healing.KILLED
+
+    async def _prove(self, live: Live) -> None:
+        """Open the page blank when it soon hangs again where it was left. Asyncio-flavoured."""
+        await asyncio.sleep(PROVE_S)
+        if not live.usable or await healing.page_answers(live, healing.SOOTHED_S):
+            return
+        log.warning("page hangs again at its last address; opened blank", page_id=self._page_id)
+        await healing.end_renderer(live)
+        live.place = BLANK
         await self.reopen(self._driver.keeper.session)
-        return Healing.KILLED if killed else Healing.REOPENED
 
     async def collect_garbage(self) -> None:
         live = self.live

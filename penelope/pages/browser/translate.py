@@ -13,8 +13,15 @@ from playwright.async_api import TimeoutError as PlaywrightTimeout
 from penelope.errors import BrowserLost, CallFailed, PageLost, ProxyFailed, SiteFailed, TimedOut
 
 _NET: Final = re.compile(r"net::(ERR_[A-Z0-9_]+)(?: at (\S+))?")
+_DOWNLOAD: Final = re.compile(r"Download\.\w+: (?:Download failed: )?([^\n]+)")
 _TIMEOUT: Final = re.compile(r"^(?:(?P<what>[\w.]+): )?Timeout (?P<ms>[\d.]+)ms exceeded")
 _PROXY: Final = ("ERR_PROXY", "ERR_TUNNEL", "ERR_SOCKS", "ERR_MANDATORY_PROXY", "ERR_NO_SUPPORTED_PROXIES")
+_NAVIGATIONS: Final = ("Page.goto:", "Page.reload:", "Page.go_back:", "Page.go_forward:")
+_LEFT: Final = (
+    "Execution context was destroyed",
+    "Cannot find context with specified id",
+    "interrupted by another navigation",
+)
 _GONE: Final = (
     "has been closed",
     "Target closed",
@@ -55,6 +62,11 @@ def is_timeout(error: BaseException) -> bool:
     return isinstance(error, PlaywrightTimeout)
 
 
+def is_slow_navigation(error: BaseException) -> bool:
+    """Whether the time for a navigation passed."""
+    return is_timeout(error) and str(error).startswith(_NAVIGATIONS)
+
+
 def is_gone(error: BaseException) -> bool:
     """Whether it says that the page, the browser or the driver is no more."""
     return isinstance(error, Error) and (
@@ -85,6 +97,10 @@ def translate(error: Exception, *, page_id: str, browser_alive: bool) -> Excepti
         return gone(page_id, browser_alive=browser_alive, crashed="Target crashed" in error.message)
     if (match := _NET.search(error.message)) is not None:
         return _network(match[1], match[2])
+    if any(sign in error.message for sign in _LEFT):
+        return PageLost(f"page {page_id} went to another document while the call was running")
+    if (match := _DOWNLOAD.search(error.message)) is not None:
+        return SiteFailed(f"the download broke off: {match[1]}")
     return error
 
 

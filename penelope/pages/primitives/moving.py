@@ -3,7 +3,7 @@
 Source: contract, section 3 (primitives).
 """
 
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
@@ -12,9 +12,7 @@ from penelope.pages.primitives.model import Nothing, Options, Selector, Strict, 
 from penelope.plugin import Crossing, Host, MediaLink
 
 if TYPE_CHECKING:
-    from playwright.async_api import Download, Page
-
-TITLE: Final = "() => document.title.toWellFormed()"
+    from playwright.async_api import Page
 
 
 class MoveOptions(Options):
@@ -65,23 +63,15 @@ class WaitOptions(Options):
 
 async def goto(page: "Page", host: Host, crossing: Crossing, options: GotoOptions) -> Went:
     """Go to a URL. What the site says is data: a 404 is a success with `status` 404."""
-    downloads: list[Download] = []
-
-    def on_download(download: "Download") -> None:
-        downloads.append(download)
-
-    page.on("download", on_download)
-    try:
-        arrival = await navigation.go(
-            page, options.url, options.wait_until, timeout=options.timeout_ms, referer=options.referer
-        )
-    except navigation.IsDownload as found:
-        if not downloads:
-            raise
-        link = await keep_download(downloads[0], host, crossing)
-        return Went(url=downloads[0].url, status=found.answered, title="", download=link)
-    finally:
-        page.remove_listener("download", on_download)
+    with navigation.FirstDownload(page) as first:
+        try:
+            arrival = await navigation.go(
+                page, options.url, options.wait_until, timeout=options.timeout_ms, referer=options.referer
+            )
+        except navigation.IsDownload as found:
+            download = await first.get(found)
+            link = await keep_download(download, host, crossing)
+            return Went(url=download.url, status=found.answered, title="", download=link)
     return await _went(page, arrival)
 
 
@@ -124,5 +114,5 @@ async def wait(page: "Page", _host: Host, _crossing: Crossing, options: WaitOpti
 
 
 async def _went(page: "Page", arrival: navigation.Arrival) -> Went:
-    title = await navigation.ask(page, TITLE) if arrival.has_document else ""
+    title = await navigation.title(page) if arrival.has_document else ""
     return Went(url=arrival.url, status=arrival.status, title=title)

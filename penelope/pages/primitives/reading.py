@@ -121,9 +121,9 @@ async def html(page: "Page", _host: Host, _crossing: Crossing, options: HtmlOpti
     """The page's HTML as it is now, or what is inside one element."""
     if options.selector is None:
         root = page.locator(":root")
-        return Html(html=await _measured(root, _DOCUMENT, options.timeout_ms))
+        return Html(html=await _measured(root, _DOCUMENT, options.timeout_ms, least=_LEAST))
     found = _located(page, options.selector, strict=options.strict)
-    return Html(html=await _measured(found, "(e) => e.innerHTML", options.timeout_ms))
+    return Html(html=await _measured(found, "(e) => e.innerHTML", options.timeout_ms, least=_LEAST))
 
 
 async def attribute(
@@ -204,13 +204,18 @@ def _located(page: "Page", selector: str, *, strict: bool) -> "Locator":
     return found if strict else found.first
 
 
-async def _measured(found: "Locator", script: str, timeout_ms: float) -> str:
+async def _measured(found: "Locator", script: str, timeout_ms: float, least: str = "() => 0") -> str:
     """What `script` says of an element, when it is not too much.
+
+    Args:
+        least: a script that tells a lower bound of its length, for what must not even be made to be measured.
 
     Raises:
         PluginError: 413, it is.
     """
     measured = f"""(e, most) => {{
+      const least = ({least})(e);
+      if (least > most) return least;
       const text = String(({script})(e) ?? "");
       return text.length > most ? text.length : text.toWellFormed();
     }}"""
@@ -226,6 +231,7 @@ def _too_large(chars: int) -> PluginError:
     )
 
 
+_LEAST = "(e) => e.textContent?.length ?? 0"  # the HTML of 100 MB of text takes a renderer's life
 _DOCUMENT = "(e) => (document.doctype ? '<!DOCTYPE ' + document.doctype.name + '>' : '') + e.outerHTML"
 # JSON's own text, made and measured in the page. `JSON.stringify` also writes a lone surrogate as an escape.
 _AS_JSON = """(value, most) => {
