@@ -42,7 +42,9 @@ class TestDialogs:
 
 
 class TestLoads:
-    @pytest.mark.parametrize("path", ["silent-picture", "silent-frame", "never-ends", "wire/cut-page"])
+    @pytest.mark.parametrize(
+        "path", ["silent-picture", "silent-frame", "silent-script", "never-ends", "wire/cut-page"]
+    )
     def test_one_that_does_not_end_is_a_408_and_the_document_stays(self, desk: Desk, path: str) -> None:
         answer = desk.goto(path, timeout_ms=1_500)
         assert (408, "timeout") == (answer.status, answer["kind"])

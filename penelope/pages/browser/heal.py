@@ -73,7 +73,7 @@ async def heal(live: Live) -> Healing | None:
     troubled, live.troubled = live.troubled, False
     held_back, live.held_back = live.held_back, False
     if await _answers_unloaded(live) if troubled else await page_answers(live, FIRST_S):
-        return Healing.STOPPED if settled else Healing.NONE
+        return Healing.STOPPED if settled or held_back else Healing.NONE
     await soothe(live)
     if await page_answers(live, SOOTHED_S):
         return Healing.STOPPED
@@ -90,6 +90,8 @@ async def heal(live: Live) -> Healing | None:
 
 async def _answers_unloaded(live: Live) -> bool:
     """Whether the page answers; what it still loads for the last call ends either way."""
+    if not live.usable:
+        return False
     stopping = asyncio.ensure_future(answers(live.cdp.send("Page.stopLoading"), STOP_S))
     if not await page_answers(live, TROUBLED_S):
         stopping.cancel()
