@@ -3,6 +3,7 @@
 Source: contract, sections 1, 2 and 12.
 """
 
+import logging
 import os
 import sys
 from collections.abc import Awaitable, Callable
@@ -71,6 +72,7 @@ def _serve(overrides: dict[str, object]) -> int:
 
     from penelope import logs, registry
     from penelope import main as worker
+    from penelope.pages.browser.run import any_given_up
     from penelope.settings import Settings
 
     try:
@@ -81,7 +83,11 @@ def _serve(overrides: dict[str, object]) -> int:
         logs.configure(settings.log)
         structlog.get_logger("penelope").info("settings", **settings.masked())
         plugins = registry.load(settings.plugins)
-        return trio.run(worker.run, settings, plugins)
+        code = trio.run(worker.run, settings, plugins)
+        if any_given_up():  # code that swallows everything would keep the interpreter from ending
+            logging.shutdown()
+            os._exit(code)
+        return code
     except StartError as error:
         _fail(error)
     except BaseExceptionGroup as group:

@@ -166,7 +166,7 @@ async def serve(app: QuartTrio, port: socket.socket, supervisor: Supervisor, dri
         await supervisor.drained.wait()
 
 
-async def _serve_app(
+async def _serve_app(  # noqa: ASYNC128  # Hypercorn calls it
     app: QuartTrio,
     port: socket.socket,
     supervisor: Supervisor,
@@ -244,7 +244,7 @@ def _config(port: socket.socket) -> Config:
     config.errorlog = logging.getLogger("hypercorn.error")
     config.graceful_timeout = SERVER_GRACE_S
     config.include_server_header = False
-    config.keep_alive_timeout = 75.0
+    config.keep_alive_timeout = 20.0  # the server keeps a task so long for each connection that is gone
     config.backlog = 1024
     config.h11_max_incomplete_size = 32 * 1024
     return config

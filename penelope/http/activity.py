@@ -144,9 +144,18 @@ def memory(roots: Sequence[int]) -> Memory:
 def _resident(process: psutil.Process) -> int:
     try:
         full = process.memory_full_info()
+    except psutil.AccessDenied:  # a sandboxed process of Chromium's
+        return _rss(process)
     except psutil.Error:
         return 0
     return int(getattr(full, "pss", full.uss))
+
+
+def _rss(process: psutil.Process) -> int:
+    try:
+        return int(process.memory_info().rss)
+    except psutil.Error:
+        return 0
 
 
 def _mib(size: int) -> float:

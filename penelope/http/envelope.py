@@ -69,7 +69,8 @@ def install(app: Quart) -> None:
         headers = {}
         words = _WORDS.get(status, "the request cannot be answered")
         if isinstance(error, MethodNotAllowed):
-            allowed = ", ".join(sorted(set(error.valid_methods or ()) - {"OPTIONS"}))
+            not_here = {"OPTIONS", "HEAD"} if "/plugin/" in request.path else {"OPTIONS"}
+            allowed = ", ".join(sorted(set(error.valid_methods or ()) - not_here))
             headers["Allow"] = allowed
             words = f"{request.method} is not allowed here, only {allowed}"
         return answer(outcome.failure(status, words, page_id=page_meant()), headers)

@@ -108,7 +108,9 @@ class Runner:
                 async with self._pages.claim(call.page, holder, call.lease, at_once=True) as tab:
                     if self._ends.owed:  # the page's last job must be over in the store, too
                         await self._ends.flush()
-                    await self._store.insert(job)
+                    # A row that is stored is answered with its 202: a stop in between leaves it to the next start.
+                    with trio.CancelScope(shield=True):
+                        await self._store.insert(job)
                     trio.lowlevel.current_task().name = f"job {job.job_id} of {call.what} on {job.page_id}"
                     live.claimed = True
                     self._lives.began(live)
@@ -150,7 +152,8 @@ class Runner:
             text = "the worker failed on this call; its log has the details"
             outcome = failure(500, text, page_id=call.page.page_id, kind="worker")
         call.page.line.settling()
-        await self._pages.save_cookies()
+        if self._pages.driver.health.up:
+            await self._pages.save_cookies()
         return outcome
 
     def _log(self, live: Live, phase: str, status: int | None = None) -> None:

@@ -8,7 +8,7 @@ from typing import Final
 import structlog
 import trio
 
-from penelope.errors import CallFailed, PenelopeError, TimedOut, Unavailable
+from penelope.errors import BrowserLost, CallFailed, PenelopeError, TimedOut, Unavailable
 from penelope.outcome import Outcome, failure, from_error
 from penelope.pages.driver import Body, Healing, Tab
 from penelope.plugin import PluginError, checked_status
@@ -32,14 +32,16 @@ async def work(tab: Tab, body: Body[str], *, name: str, limit_s: float | None = 
         trio.Cancelled: the worker stops. What the body did is unknown then, and nothing is said about it.
     """
     outcome: Outcome | None = None
+    browser_lost = False
 
     async def run() -> None:
-        nonlocal outcome
+        nonlocal outcome, browser_lost
         try:
             outcome = Outcome(200, await tab.run(body, name=name))
         except Exception as error:
             # Here already: Trio writes the repr of what a task dies of, and that may raise.
             outcome = _outcome(error, tab.page_id, name)
+            browser_lost = isinstance(_first(error), BrowserLost)
 
     try:
         async with trio.open_nursery() as claim:
@@ -50,7 +52,8 @@ async def work(tab: Tab, body: Body[str], *, name: str, limit_s: float | None = 
         outcome = _outcome(group, tab.page_id, name)
     if outcome is None:  # the limit passed
         outcome = from_error(TimedOut(f"{name} took longer than {limit_s:g} s"), tab.page_id)
-    if not outcome.ok:
+    # A browser that is gone is started again, its pages with it, by the driver: whoever waits is told now.
+    if not outcome.ok and not browser_lost:
         await _heal(tab)
     return outcome
 

@@ -75,9 +75,10 @@ async def test_run_waits_for_the_task_not_for_its_future() -> None:
 
 async def test_a_body_that_swallows_cancellation_is_given_up_in_bounded_time() -> None:
     ticks: list[float] = []
+    over = False
 
     async def body() -> None:
-        while True:
+        while not over:
             try:
                 await asyncio.sleep(0.01)
                 ticks.append(time.monotonic())
@@ -93,6 +94,7 @@ async def test_a_body_that_swallows_cancellation_is_given_up_in_bounded_time() -
         count = len(ticks)
         await trio.sleep(0.2)
         assert count == len(ticks)  # never resumed
+        over = True
         gc.collect()
         assert count == len(ticks)
 
@@ -118,9 +120,10 @@ async def test_what_a_body_leaves_running_ends_with_it() -> None:
 
 async def test_a_stubborn_helper_task_is_given_up() -> None:
     ticks: list[float] = []
+    over = False
 
     async def helper() -> None:
-        while True:
+        while not over:  # else it would swallow its GeneratorExit for ever, when the interpreter collects it
             try:
                 await asyncio.sleep(0.01)
                 ticks.append(0)
@@ -138,6 +141,7 @@ async def test_a_stubborn_helper_task_is_given_up() -> None:
         count = len(ticks)
         await trio.sleep(0.1)
         assert count == len(ticks)
+        over = True
 
 
 async def test_gather_and_wait_for_work_inside_a_body() -> None:

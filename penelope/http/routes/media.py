@@ -82,7 +82,7 @@ def _response(media: MediaStore, file: MediaFile, start: int, stop: int) -> Resp
     return response
 
 
-async def _stream(
+async def _stream(  # noqa: ASYNC900  # Quart closes the bodies that it sends
     media: MediaStore, file: MediaFile, start: int, stop: int, over: Callable[[], None] | None
 ) -> AsyncGenerator[bytes]:
     """The file's bytes; once the last has gone out it is told, a download that breaks off never gets there."""
@@ -92,7 +92,7 @@ async def _stream(
             left = stop - start
             while left and (chunk := await content.read(min(CHUNK_BYTES, left))):
                 left -= len(chunk)
-                yield chunk
+                yield chunk  # noqa: ASYNC119  # as above
         if not left:
             with trio.CancelScope(shield=True):  # it was handed over: it goes, whatever the client does now
                 await media.sent(file, start, stop)

@@ -3,10 +3,10 @@
 Source: contract, sections 3 (ops) and 4.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
 import trio
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Strict
 from quart import Blueprint, Response, request
 
 from penelope.errors import MalformedBody
@@ -32,7 +32,7 @@ class NewLease(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    ttl: float
+    ttl: Annotated[float, Strict()]
 
 
 def blueprint(worker: Worker) -> Blueprint:

@@ -31,6 +31,11 @@ _U = TypeVar("_U")
 _given_up: list[object] = []
 
 
+def any_given_up() -> bool:
+    """Is there a coroutine that was given up? The interpreter's own way out would run its code once more."""
+    return bool(_given_up)
+
+
 class BrokenOff(BaseException):
     """Raised inside a call that blocks the browser's thread, to free the thread."""
 

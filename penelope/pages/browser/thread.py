@@ -15,7 +15,7 @@ import structlog
 import trio
 
 from penelope.pages.browser.loop import BrowserLoop
-from penelope.pages.browser.run import GRACE_S, BrokenOff, Run
+from penelope.pages.browser.run import GRACE_S, Abandoned, BrokenOff, Run
 
 JOIN_S = 3.0
 DRIVER_DIED = "Connection closed while reading from the driver"
@@ -82,7 +82,10 @@ class BrowserThread:
                 log.warning("will not end; given up", name=name, grace_s=grace)
                 run.abandon()
 
-        return await Run(self.loop, name, function, args).wait(end)
+        try:
+            return await Run(self.loop, name, function, args).wait(end)
+        except BrokenOff:  # meant for a call that blocked the thread; it hit this instead
+            raise Abandoned(f"{name} was broken off") from None
 
     async def close(self) -> None:
         """End the thread; bounded, whatever it does. Trio-flavoured."""
