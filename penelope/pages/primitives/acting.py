@@ -244,9 +244,15 @@ async def scroll(page: "Page", _host: Host, _crossing: Crossing, options: Scroll
 
 async def upload(page: "Page", _host: Host, _crossing: Crossing, options: UploadOptions) -> Nothing:
     """Put files into a file input."""
+    payloads = [_payload(file) for file in options.files]
+    found = page.locator(options.selector)
+    found = found if options.strict else found.first
+    # Into an input of another type Playwright puts them without a word, and nothing is there.
+    if not await found.evaluate(_TAKES_FILES, timeout=options.timeout_ms):
+        raise BadParameter("parameter selector: the element is no file input")
     await page.set_input_files(
         options.selector,
-        [_payload(file) for file in options.files],
+        payloads,
         strict=options.strict,
         timeout=options.timeout_ms,
     )
@@ -261,6 +267,10 @@ def _payload(file: UploadFile) -> "FilePayload":
     return {"name": file.name, "mimeType": file.mime_type, "buffer": content}
 
 
+_TAKES_FILES = """(element) => {
+  const input = element instanceof HTMLLabelElement ? element.control : element;
+  return input instanceof HTMLInputElement && input.type === "file";
+}"""
 # After two frames: the wheel's event is handled by then, and smooth scrolling has at least begun.
 _SCROLLED = """async () => {
   const frame = () => new Promise((done) => { requestAnimationFrame(done); setTimeout(done, 100); });

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from penelope.pages.primitives.model import Nothing, Options
-from penelope.plugin import Crossing, Host
+from penelope.plugin import Crossing, Host, PluginError
 
 if TYPE_CHECKING:
     from playwright.async_api import Page
@@ -79,14 +79,28 @@ async def set_cookies(page: "Page", _host: Host, _crossing: Crossing, options: S
 async def storage(page: "Page", _host: Host, _crossing: Crossing, options: StorageOptions) -> Storage:
     """Read the page's local or session storage, and change it."""
     asked = options.model_dump(include={"kind", "set", "remove", "clear"})
-    return Storage(items=await page.evaluate(_STORAGE, asked))
+    match await page.evaluate(_STORAGE, asked):
+        case {"items": dict(items)}:
+            return Storage(items=items)
+        case {"refused": "QuotaExceededError"}:
+            raise PluginError(f"the page's {options.kind} storage takes no more", status=413)
+        case {"refused": reason}:
+            raise PluginError(f"the page has no {options.kind} storage: {reason}", status=409)
+        case said:
+            raise TypeError(f"storage: the page said {said!r}")
 
 
+# A document of no origin (`about:blank`, `data:`) has none, and asking for it throws.
 _STORAGE = """({kind, set, remove, clear}) => {
-  const store = kind === "local" ? window.localStorage : window.sessionStorage;
-  if (clear) store.clear();
-  for (const name of remove) store.removeItem(name);
-  for (const [name, value] of Object.entries(set)) store.setItem(name, value);
-  const items = Object.keys(store).map((name) => [name.toWellFormed(), store.getItem(name).toWellFormed()]);
-  return Object.fromEntries(items);
+  try {
+    const store = kind === "local" ? window.localStorage : window.sessionStorage;
+    if (!store) return {refused: "the browser gives none"};
+    if (clear) store.clear();
+    for (const name of remove) store.removeItem(name);
+    for (const [name, value] of Object.entries(set)) store.setItem(name, value);
+    const items = Object.keys(store).map((name) => [name.toWellFormed(), store.getItem(name).toWellFormed()]);
+    return {items: Object.fromEntries(items)};
+  } catch (error) {
+    return {refused: String(error?.name ?? error).toWellFormed()};
+  }
 }"""

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from penelope.errors import BadParameter
 from penelope.pages.browser.urls import allowed_url
-from penelope.plugin import Crossing, Host, MediaLink
+from penelope.plugin import Crossing, Host, MediaLink, PluginError
 
 if TYPE_CHECKING:
     from playwright.async_api import Download, Page
@@ -79,8 +79,15 @@ _ASKED_WRONG: Final = re.compile(
     "while parsing|not a valid (selector|XPath)|Unknown engine|strict mode violation|Unknown key|Malformed|"
     "SyntaxError: Invalid|Element is not a|not an? <|Cannot type text into|(Unknown|Unsupported) (paper|units)|"
     "Invalid URL|Invalid cookie|should be valid|Cookie should have|Clipped area|is unsupported for|"
+    "Not a checkbox or radio|Cannot uncheck radio|Blank page can not have|"
     "Failed to parse parameter|Page range (syntax|exceeds|is invalid)",
     re.IGNORECASE,
+)
+
+
+# The page went elsewhere while the script ran.
+_NOT_THE_SCRIPT: Final = re.compile(
+    "context was destroyed|Cannot find context|Target crashed|has been closed"
 )
 
 
@@ -90,6 +97,16 @@ def asked_wrong(error: Exception) -> BadParameter | None:
     if not type(error).__module__.startswith("playwright") or not _ASKED_WRONG.search(message):
         return None
     return BadParameter(" ".join(message.split())[:500])
+
+
+def script_failed(what: str, error: Exception) -> PluginError | None:
+    """What a client's own script came to as a `400` with its words; None: it is a timeout, or the page is gone."""
+    if type(error).__name__ != "Error" or not type(error).__module__.startswith("playwright"):
+        return None
+    if _NOT_THE_SCRIPT.search(str(error)):
+        return None
+    reason = str(error).partition("\n")[0].partition(": ")[2]
+    return PluginError(f"the {what} failed: {reason[:500]}", status=400)
 
 
 async def keep_download(download: "Download", host: Host, crossing: Crossing) -> MediaLink:

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BaseModel, Field, model_validator
 
 from penelope.families import navigation
-from penelope.pages.primitives.model import Nothing, Options, Selector, Strict, Url, keep_download
+from penelope.pages.primitives.model import (
+    Nothing,
+    Options,
+    Selector,
+    Strict,
+    Url,
+    keep_download,
+    script_failed,
+)
 from penelope.plugin import Crossing, Host, MediaLink
 
 if TYPE_CHECKING:
@@ -106,7 +114,10 @@ async def wait(page: "Page", _host: Host, _crossing: Crossing, options: WaitOpti
     elif options.load_state is not None:
         await page.wait_for_load_state(options.load_state, timeout=limit)
     elif options.function is not None:
-        await page.wait_for_function(options.function, arg=options.arg, timeout=limit)
+        try:
+            await page.wait_for_function(options.function, arg=options.arg, timeout=limit)
+        except Exception as exc:
+            raise script_failed("function", exc) or exc from exc
     else:
         assert options.delay_ms is not None
         await page.wait_for_timeout(options.delay_ms)

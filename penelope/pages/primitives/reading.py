@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from penelope import jsontext
-from penelope.pages.primitives.model import MAX_RESULT_CHARS, Options, Selector, Strict
+from penelope.pages.primitives.model import MAX_RESULT_CHARS, Options, Selector, Strict, script_failed
 from penelope.plugin import Crossing, Host, MediaLink, PluginError
 
 if TYPE_CHECKING:
@@ -114,16 +114,16 @@ class File(BaseModel):
 async def text(page: "Page", _host: Host, _crossing: Crossing, options: ReadOptions) -> Text:
     """The text of the page, or of one element, as a visitor sees it."""
     found = _located(page, options.selector, strict=options.strict)
-    return Text(text=await _measured(found, "(e) => e.innerText ?? e.textContent ?? ''", options.timeout_ms))
+    return Text(text=await _said(found, "(e) => e.innerText ?? e.textContent ?? ''", options.timeout_ms))
 
 
 async def html(page: "Page", _host: Host, _crossing: Crossing, options: HtmlOptions) -> Html:
     """The page's HTML as it is now, or what is inside one element."""
     if options.selector is None:
         root = page.locator(":root")
-        return Html(html=await _measured(root, _DOCUMENT, options.timeout_ms, least=_LEAST))
+        return Html(html=await _said(root, _DOCUMENT, options.timeout_ms, least=_LEAST))
     found = _located(page, options.selector, strict=options.strict)
-    return Html(html=await _measured(found, "(e) => e.innerHTML", options.timeout_ms, least=_LEAST))
+    return Html(html=await _said(found, "(e) => e.innerHTML", options.timeout_ms, least=_LEAST))
 
 
 async def attribute(
@@ -131,9 +131,6 @@ async def attribute(
 ) -> AttributeValue:
     """One attribute of an element, as it is written in the document."""
     found = _located(page, options.selector, strict=options.strict)
-    has = await found.evaluate("(e, name) => e.hasAttribute(name)", options.name, timeout=options.timeout_ms)
-    if not has:
-        return AttributeValue(value=None)
     script = f"(e) => e.getAttribute({jsontext.dumps(options.name)})"
     return AttributeValue(value=await _measured(found, script, options.timeout_ms))
 
@@ -165,12 +162,9 @@ async def _evaluate_statements(page: "Page", options: EvaluateOptions) -> Any:
         try:
             return await value.evaluate(_AS_JSON, MAX_RESULT_CHARS)
         finally:
-            await value.dispose()
+            await value.dispose()  # noqa: ASYNC102  # asyncio's side: the call's own end bounds it
     except Exception as exc:
-        if type(exc).__name__ != "Error":  # a timeout, a page that is gone: not the script's
-            raise
-        reason = str(exc).partition("\n")[0].partition(": ")[2]
-        raise PluginError(f"the script failed: {reason[:500]}", status=400) from exc
+        raise script_failed("script", exc) or exc from exc
 
 
 async def screenshot(page: "Page", host: Host, crossing: Crossing, options: ScreenshotOptions) -> File:
@@ -204,8 +198,13 @@ def _located(page: "Page", selector: str, *, strict: bool) -> "Locator":
     return found if strict else found.first
 
 
-async def _measured(found: "Locator", script: str, timeout_ms: float, least: str = "() => 0") -> str:
-    """What `script` says of an element, when it is not too much.
+async def _said(found: "Locator", script: str, timeout_ms: float, least: str = "() => 0") -> str:
+    return await _measured(found, script, timeout_ms, least) or ""
+
+
+async def _measured(found: "Locator", script: str, timeout_ms: float, least: str = "() => 0") -> str | None:
+    """What `script` says of an element, null included, when it is not too much. In one question: Playwright takes long
+    for each about an element whose attributes are huge.
 
     Args:
         least: a script that tells a lower bound of its length, for what must not even be made to be measured.
@@ -216,13 +215,15 @@ async def _measured(found: "Locator", script: str, timeout_ms: float, least: str
     measured = f"""(e, most) => {{
       const least = ({least})(e);
       if (least > most) return least;
-      const text = String(({script})(e) ?? "");
+      const said = ({script})(e) ?? null;
+      if (said === null) return null;
+      const text = String(said);
       return text.length > most ? text.length : text.toWellFormed();
     }}"""
     said = await found.evaluate(measured, MAX_RESULT_CHARS, timeout=timeout_ms)
     if isinstance(said, int):
         raise _too_large(said)
-    return str(said)
+    return None if said is None else str(said)
 
 
 def _too_large(chars: int) -> PluginError:
@@ -246,6 +247,8 @@ _EXPRESSION = f"""async ([arg, most]) => {{
     const value = typeof given === "function" ? await given(arg) : await given;
     return ({_AS_JSON})(value, most);
   }} catch (error) {{
-    return {{threw: String(error).toWellFormed()}};
+    let words = "something that has no words";
+    try {{ words = String(error).toWellFormed(); }} catch {{ }}
+    return {{threw: words}};
   }}
 }}"""
