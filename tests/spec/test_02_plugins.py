@@ -97,7 +97,7 @@ async def test_the_order_of_checks(life: Life) -> None:
         ({"how": "word", "status": 599}, 599, None, 1),
         ({"how": "TimedOut"}, 408, "timeout", 1),
         ({"how": "PageLost"}, 502, "page", 1),
-        ({"how": "BrowserLost"}, 502, "browser", 1),
+        ({"how": "BrowserLost"}, 502, "browser", 0),  # told at once: the driver starts another
         ({"how": "SiteFailed"}, 502, "site", 1),
         ({"how": "ProxyFailed"}, 502, "proxy", 1),
         ({"how": "MediaFull"}, 507, "worker", 1),
