@@ -75,12 +75,12 @@ def show(section: Section) -> None:
         print(f"| {row.what} | {row.figure} | {row.spread} | {row.goal} |", flush=True)
 
 
-def machine() -> Iterator[str]:
+def machine(module: str = "bench") -> Iterator[str]:
     """What it ran on, in a few lines."""
     browser = find_browser(None, bundled=Path("/nowhere"))
     said = subprocess.run([browser, "--version"], capture_output=True, text=True, check=True).stdout.strip()
     packages = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
-    words = " ".join(["python -m bench", *sys.argv[1:]])
+    words = " ".join([f"python -m {module}", *sys.argv[1:]])
     yield f"`{words}`, {dt.datetime.now(dt.UTC):%Y-%m-%d %H:%M} UTC."
     yield f"Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}, {packages}, {said}."
     yield f"{platform.system()} {platform.release()}, {os.cpu_count()} cores. Load: {load()}."

@@ -106,6 +106,9 @@ class Worker:
     def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         return self._ask("POST", path, body)
 
+    def delete(self, path: str) -> dict[str, Any]:
+        return self._ask("DELETE", path, None)
+
     def _ask(self, method: str, path: str, body: dict[str, Any] | None) -> dict[str, Any]:
         asked = urllib.request.Request(
             f"http://127.0.0.1:{self.port}/api/v1{path}",
