@@ -211,14 +211,12 @@ class TestCall:
     async def test_a_lease_goes_along(
         self, shared_worker: WorkerProcess, tmp_path: Path, client: httpx.AsyncClient
     ) -> None:
-        token = (await client.post("/api/v1/main/lease", json={"ttl": 30})).json()["lease"]
-        try:
-            line = await refused("call", "main", "tested/look", worker=shared_worker, cwd=tmp_path)
-            text = await printed(
-                "call", "main", "tested/look", f"--lease={token}", worker=shared_worker, cwd=tmp_path
-            )
-        finally:
-            await client.delete("/api/v1/main/lease", headers={"X-Lease": token})
+        token = (await client.post("/api/v1/main/lease", json={"ttl": 60})).json()["lease"]
+        line = await refused("call", "main", "tested/look", worker=shared_worker, cwd=tmp_path)
+        text = await printed(
+            "call", "main", "tested/look", f"--lease={token}", worker=shared_worker, cwd=tmp_path
+        )
+        await client.delete("/api/v1/main/lease", headers={"X-Lease": token})
 
         assert line.endswith("(423)")
         assert "sum  2\n" == text
