@@ -122,7 +122,10 @@ FORBIDDEN = [
     ),
     ("a package archive's host", r"\bdeb\.deb" + r"ian\.org|ubuntu" + r"\.com/ubuntu"),
     ("a path of the place where this was written", r"(?<![\w.-])/wo" + r"rk/|\.\./sha" + r"red\b"),
-    ("a path of somebody's machine", r"/(home|Users)/(?!\$|\{|user\b|you\b|author\b)\w+/|(?<![\w/])/ro" + r"ot/\w"),
+    (
+        "a path of somebody's machine",
+        r"/(home|Users)/(?!\$|\{|user\b|you\b|author\b)\w+/|(?<![\w/])/ro" + r"ot/\w",
+    ),
 ]
 
 

@@ -312,7 +312,13 @@ def test_log_lines_are_the_words_of_the_code() -> None:
 
 def test_exit_codes_are_those_of_the_code() -> None:
     """2 is click's own for a wrong command line."""
-    codes = {main.EXIT_OK, cli.EXIT_START_FAILED, click.UsageError.exit_code, main.EXIT_STUCK, main.EXIT_CUT_SHORT}
+    codes = {
+        main.EXIT_OK,
+        cli.EXIT_START_FAILED,
+        click.UsageError.exit_code,
+        main.EXIT_STUCK,
+        main.EXIT_CUT_SHORT,
+    }
 
     assert codes == {int(row[0]) for row in rows(section(OPERATING, "Exit codes"))}
 
