@@ -21,7 +21,7 @@ from typing import Final
 import structlog
 
 from penelope.clock import Clock
-from penelope.errors import Conflict, MediaFull, PluginFailed, StoreFull
+from penelope.errors import CallFailed, Conflict, MediaFull, PluginFailed, StoreFull
 from penelope.plugin import MediaLink
 from penelope.store.database import Database, Runner
 
@@ -131,16 +131,16 @@ class MediaStore:
         try:
             await self._run(lambda: _write_file(self._folder / name, source))
             return await self._insert(name, safe_name(filename), content_type, size, job_id)
-        except BaseException as exc:
-            self.unclaimed -= size
-            (self._folder / name).unlink(missing_ok=True)
-            if isinstance(exc, OSError) and exc.errno not in _DISK_FAULTS:
-                raise PluginFailed(f"media: the file cannot be read: {exc.strerror}") from exc
-            if isinstance(exc, OSError):  # without the path, which is nobody's business
-                raise MediaFull(f"media: the file could not be stored: {exc.strerror}") from exc
-            if isinstance(exc, StoreFull):
-                raise MediaFull(f"media: the file could not be stored: {exc.message}") from exc
+        except (OSError, StoreFull) as exc:
+            self._undo(name, size)
+            raise _not_kept(exc) from exc
+        except BaseException:
+            self._undo(name, size)
             raise
+
+    def _undo(self, name: str, size: int) -> None:
+        self.unclaimed -= size
+        (self._folder / name).unlink(missing_ok=True)
 
     async def find(self, token: str) -> MediaFile | None:
         """The file of a link; None: unknown, expired or downloaded."""
@@ -256,6 +256,15 @@ class MediaStore:
             size=size,
             expires_at=now + MEDIA_KEEP_S,
         )
+
+
+def _not_kept(error: OSError | StoreFull) -> CallFailed:
+    """Why a file was not kept, without a path, which is nobody's business."""
+    if isinstance(error, StoreFull):
+        return MediaFull(f"media: the file could not be stored: {error.message}")
+    if error.errno in _DISK_FAULTS:
+        return MediaFull(f"media: the file could not be stored: {error.strerror}")
+    return PluginFailed(f"media: the file cannot be read: {error.strerror}")
 
 
 def safe_name(filename: str) -> str:
