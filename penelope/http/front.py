@@ -10,6 +10,7 @@ Source: contract, section 1 ("Every failure …").
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+import quart.wrappers.base as quart_base
 import trio
 from quart.wrappers.base import BaseRequestWebsocket
 from quart_trio import QuartTrio
@@ -17,6 +18,11 @@ from werkzeug.exceptions import BadHost
 from werkzeug.routing import MapAdapter
 
 from penelope.outcome import failure
+
+# Quart 0.23 and later (of Python 3.13 and later) raise it; an empty group of classes is matched by nothing.
+_LEFT: Final[tuple[type[Exception], ...]] = tuple(
+    filter(None, [getattr(quart_base, "ClientDisconnectedError", None)])
+)
 
 DRAIN_S: Final = 1.0  # more than enough for what the server has read already
 
@@ -38,7 +44,10 @@ class Front(QuartTrio):
                 # A target may be anything without a space, e.g. `?` alone; a path begins with a slash.
                 path = scope["path"] if scope["path"].startswith("/") else f"/{scope['path']}"
                 exchange = _Exchange(scope, receive, send)
-                await super().asgi_app({**scope, "path": path}, exchange.receive, exchange.send)  # type: ignore[arg-type]
+                try:
+                    await super().asgi_app({**scope, "path": path}, exchange.receive, exchange.send)  # type: ignore[arg-type]
+                except* _LEFT:
+                    pass  # there is nobody to answer
                 await exchange.drain()
             case _:
                 await super().asgi_app(scope, receive, send)

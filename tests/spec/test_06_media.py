@@ -1,6 +1,7 @@
 """Section 6: media."""
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -283,7 +284,7 @@ async def test_links_survive_a_restart_and_strays_do_not(world: World) -> None:
     (after.store / "media" / "stray").write_bytes(b"x")
 
     def names() -> dict[str, str]:
-        with sqlite3.connect(after.store / "penelope.db") as connection:
+        with closing(sqlite3.connect(after.store / "penelope.db")) as connection:
             return dict(connection.execute("SELECT token, file FROM media"))
 
     stored = names()
