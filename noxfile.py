@@ -180,8 +180,8 @@ def tests(session: nox.Session) -> None:
     _install(session, "test")
     everything = ("tests", "--ignore=tests/test_docs.py")  # the docs have a session of their own
     chosen = session.posargs or (everything if session.python == OLDEST else FAST)
-    # Most of the time goes into waiting for browsers and clocks: two at once, a file in one place, so that what its tests
-    # share is started once.
+    # Most of the time goes into waiting for browsers and clocks: two at once; a file in one place, so that what its
+    # tests share is started once.
     session.run("pytest", "--numprocesses=2", "--dist=loadfile", *chosen)
 
 
