@@ -39,7 +39,7 @@ CRASH_LOOP_S = 10.0  # a page that crashed this soon after it was opened is open
 KILLED_REOPEN_S = 2.0  # the same, of one that did not answer
 REOPEN_S = 5.0  # for the load of the last address, when a page is opened afresh
 NEW_PAGE_S = 5.0
-PROVE_S = 0.5  # after which a page that was killed, and opened at the same address, still has to answer
+PROVE_S = 1.5  # after which a page that was killed, and opened at the same address, still has to answer
 COLLECT_S = 5.0  # what half a gigabyte of nodes takes
 BLANK_S = 2.0
 
