@@ -44,7 +44,7 @@ PAGES: Final = {
     ),
     "history": _script(
         "history",
-        "let n = 0; setInterval(() => history.pushState(0, '', '?n=' + n++), 5)",
+        "let n = 0; setInterval(() => history.pushState(0, '', '?n=' + n++), 25)",
         "<p id=text>text</p>",
     ),
     "schemes": _script(

@@ -16,6 +16,7 @@ TROUBLED_S = 0.1  # after a call that was cancelled, or whose navigation timed o
 STOP_S = 0.5
 SOOTHED_S = 0.5
 AGAIN_S = 1.0
+RELAPSE_S = 0.2
 AGAIN_EVERY_S = 0.02
 ERROR_PAGE_S = 0.5  # it comes in about 20 ms
 KILL_S = 1.0
@@ -80,6 +81,9 @@ async def heal(live: Live) -> Healing | None:
     # Only now: where no script runs it would hit the next one, Playwright's own.
     await answers(live.cdp.send("Runtime.terminateExecution"), STOP_S)
     if not await page_answers(live, AGAIN_S):
+        return None
+    await asyncio.sleep(RELAPSE_S)  # a loop that a timer begins anew lets an answer through in between
+    if not await page_answers(live, SOOTHED_S):
         return None
     if held_back:  # its script would hold the next navigation back, too
         log.warning("page does not let go of its document; opened blank", page_id=live.page_id, url=live.url)
