@@ -57,6 +57,7 @@ class BrowserLoop(asyncio.SelectorEventLoop):
         super().__init__()
         self.at_work: Run[Any] | None = None
         self.drivers: list[int] = []
+        self._transports: list[asyncio.SubprocessTransport] = []
         self.environment: dict[str, str] | None = None
         self.set_task_factory(_make_task)
 
@@ -84,7 +85,14 @@ class BrowserLoop(asyncio.SelectorEventLoop):
             protocol_factory, *line, env=env, start_new_session=True, cwd=str(Path("/")), **kwargs
         )
         self.drivers.append(made[0].get_pid())
+        self._transports = [one for one in self._transports if not one.is_closing()] + [made[0]]
         return made
+
+    def close_transports(self) -> None:
+        """Close what a start that was cut off left open; before the loop is closed, in its thread."""
+        for transport in self._transports:
+            transport.close()
+        self.run_until_complete(asyncio.sleep(0))  # their pipes close in the loop
 
 
 def _make_task(loop: asyncio.AbstractEventLoop, coro: Any, **kwargs: Any) -> "asyncio.Task[Any]":

@@ -52,6 +52,7 @@ class BrowserThread:
                 self.loop.run_forever()
             except BrokenOff:
                 log.warning("the browser's loop was hit instead of the call that blocked it; it goes on")
+        self.loop.close_transports()
         self.loop.close()
 
     def _stop(self) -> None:
