@@ -11,7 +11,8 @@ import trio
 
 from penelope.pages.driver import Driver
 
-COOKIES_TIMEOUT_S: Final = 5.0
+# Also the most that a neighbour which blocks the browser's thread may delay the end of a call: its cookies come with the next.
+COOKIES_TIMEOUT_S: Final = 1.0
 
 KeepCookies = Callable[[str], Awaitable[None]]
 
