@@ -11,7 +11,7 @@ import trio
 
 from penelope.pages.driver import Driver
 
-# Also the most that a neighbour which blocks the browser's thread may delay the end of a call: its cookies come with the next.
+# Also the most by which a neighbour that blocks the thread may delay the end of a call: its cookies come with the next.
 COOKIES_TIMEOUT_S: Final = 1.0
 
 KeepCookies = Callable[[str], Awaitable[None]]
