@@ -15,11 +15,18 @@ from typing import Final
 from penelope.errors import StartError, StoreUnusable
 
 APPLICATION_ID: Final = 0x50454E45  # "PENE"
-SCHEMA_VERSION: Final = 1
-# The step from version N to N + 1 is MIGRATIONS[N]; a new store starts at the newest schema.
-MIGRATIONS: Final[dict[int, str]] = {}
+SCHEMA_VERSION: Final = 2
 MIN_SQLITE: Final = (3, 37, 0)  # STRICT tables
 MIN_FILE_BYTES: Final = 512  # the smallest page
+
+
+def sql(name: str) -> str:
+    """A file of SQL beside this module."""
+    return files("penelope.store").joinpath(name).read_text("utf-8")
+
+
+# The step from version N to N + 1 is MIGRATIONS[N]; a new store starts at the newest schema.
+MIGRATIONS: Final[dict[int, str]] = {1: sql("schema_1_to_2.sql")}
 
 
 def open_all(
@@ -73,7 +80,7 @@ def close(writer: sqlite3.Connection, readers: list[sqlite3.Connection]) -> None
 
 def schema() -> str:
     """The newest schema, as SQL."""
-    return files("penelope.store").joinpath("schema.sql").read_text("utf-8")
+    return sql("schema.sql")
 
 
 def _connect(path: Path, busy_timeout_s: float, mode: str) -> sqlite3.Connection:
@@ -130,10 +137,15 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
 
 def _migrate(connection: sqlite3.Connection) -> None:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version == SCHEMA_VERSION:
+        return
+    # Off, since a table that is made anew is dropped on the way; inside a transaction the switch would do nothing.
+    connection.execute("PRAGMA foreign_keys = OFF")
     for step in range(version, SCHEMA_VERSION):
         connection.executescript(
             f"BEGIN IMMEDIATE; {MIGRATIONS[step]}\nPRAGMA user_version = {step + 1}; COMMIT;"
         )
+    connection.execute("PRAGMA foreign_keys = ON")
 
 
 def _tune(connection: sqlite3.Connection) -> None:

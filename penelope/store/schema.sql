@@ -8,13 +8,15 @@ CREATE TABLE jobs (
     callback    TEXT,                           -- a webhook job's URL
     ttl         REAL CHECK (ttl > 0),           -- a polling job's hold, from its end
     request_id  TEXT NOT NULL,                  -- of the request that started it
-    state       TEXT NOT NULL CHECK (state IN ('running', 'done', 'interrupted')),
+    state       TEXT NOT NULL CHECK (state IN ('running', 'done', 'interrupted', 'cancelled')),
     started_at  REAL NOT NULL,
     finished_at REAL,
     forget_at   REAL,                           -- when it is kept no longer
     attempts    INTEGER NOT NULL DEFAULT 0 CHECK (attempts BETWEEN 0 AND 4),  -- POSTs made and recorded
     last_at     REAL,                           -- the moment of the schedule that the last of them used up
     error       TEXT,                           -- why it did not deliver
+    limit_s     REAL CHECK (limit_s > 0),       -- past which its plugin is ended; NULL: no limit
+    traceparent TEXT,                           -- of the request that started it, as it came
     CHECK ((callback IS NULL) <> (ttl IS NULL)),
     CHECK ((state = 'running') = (finished_at IS NULL)),
     CHECK ((state = 'running') = (forget_at IS NULL)),
@@ -35,6 +37,37 @@ CREATE TABLE checkpoints (
     job_id TEXT PRIMARY KEY REFERENCES jobs (job_id) ON DELETE CASCADE,
     value  TEXT NOT NULL                        -- the plugin's last one, JSON
 ) STRICT;
+
+-- The starts that came with an Idempotency-Key. Nothing of the job but its id: the answer is made anew from the request
+-- that repeats it, so nothing that a client said outlives the job.
+CREATE TABLE starts (
+    key        BLOB PRIMARY KEY CHECK (length(key) = 32),      -- SHA-256 of the key
+    salt       BLOB NOT NULL CHECK (length(salt) = 16),
+    request    BLOB NOT NULL CHECK (length(request) = 32),     -- SHA-256 of the salt and of what was asked
+    job_id     TEXT NOT NULL,                   -- not a reference: it outlives the job
+    started_at REAL NOT NULL
+) STRICT;
+
+CREATE INDEX starts_by_started_at ON starts (started_at);
+
+-- One row per POST that was made and recorded. No bodies, no results, no credentials.
+CREATE TABLE deliveries (
+    id          INTEGER PRIMARY KEY,
+    at          REAL NOT NULL,                  -- when the POST began
+    job_id      TEXT NOT NULL,                  -- not a reference: it outlives the job
+    request_id  TEXT NOT NULL,
+    attempt     INTEGER NOT NULL CHECK (attempt >= 1),
+    receiver    TEXT NOT NULL,                  -- name:port
+    address     TEXT,                           -- that was dialled; NULL: none was
+    status      INTEGER,                        -- that was answered; NULL: none was
+    error_class TEXT,                           -- dns, refused, reset, tls, timeout, http_5xx, ...; NULL: delivered
+    error       TEXT,                           -- the same in words
+    verdict     TEXT NOT NULL CHECK (verdict IN ('delivered', 'retry', 'give up')),
+    took_s      REAL NOT NULL
+) STRICT;
+
+CREATE INDEX deliveries_by_at ON deliveries (at);
+CREATE INDEX deliveries_by_job ON deliveries (job_id);
 
 CREATE TABLE media (
     token        TEXT PRIMARY KEY,              -- 256 bits, URL-safe

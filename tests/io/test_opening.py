@@ -1,6 +1,7 @@
 """Opening the store's file: made, migrated, or refused with what to do, and then every byte as it was (J104)."""
 
 import os
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -90,7 +91,10 @@ def newer(path: Path) -> None:
         (first_page, "is damaged.*restore it from a copy, or move it away"),
         (no_database, "is damaged.*restore it from a copy, or move it away"),
         (foreign, "is a database of another program; set PENELOPE_STORE to another folder"),
-        (newer, "has schema version 2, this Penelope knows 1: start the newer Penelope"),
+        (
+            newer,
+            f"has schema version {opening.SCHEMA_VERSION + 1}, this Penelope knows {opening.SCHEMA_VERSION}: start the newer",
+        ),
     ],
 )
 async def test_a_file_that_is_not_ours_to_use_is_refused_and_left_as_it_is(
@@ -114,7 +118,7 @@ async def test_a_newer_store_that_was_killed_keeps_its_wal_too(tmp_path: Path) -
     killed(path, f"PRAGMA user_version = {opening.SCHEMA_VERSION + 1}")
     assert (tmp_path / "penelope.db-wal").stat().st_size > 0
     before = bytes_of(tmp_path)
-    with pytest.raises(StoreUnusable, match="has schema version 2"):
+    with pytest.raises(StoreUnusable, match=f"has schema version {opening.SCHEMA_VERSION + 1}"):
         async with open_database(path):
             raise AssertionError("it opened")
     assert before == bytes_of(tmp_path)
@@ -202,6 +206,58 @@ async def test_one_that_is_locked_says_so(tmp_path: Path, monkeypatch: pytest.Mo
         with pytest.raises(StoreUnusable, match="is locked by another program"):
             async with open_database(path):
                 raise AssertionError("it opened")
+
+
+SCHEMA_1 = Path(__file__).with_name("schema_1.sql")  # as it was shipped
+OLD_JOBS = """
+    INSERT INTO jobs (job_id, page_id, plugin, ttl, request_id, state, started_at)
+    VALUES ('0000000000000001', 'main', 'web/open', 600, 'a', 'running', 1);
+    INSERT INTO jobs
+    VALUES ('0000000000000002', 'main', 'web/open', 'http://a/', NULL, 'b', 'done', 1, 2, 612, 1, 2, 'no');
+    INSERT INTO results VALUES ('0000000000000002', 200, '{}');
+    INSERT INTO checkpoints VALUES ('0000000000000001', '[1]');
+"""
+
+
+def make_schema_1(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(
+            f"BEGIN; {SCHEMA_1.read_text()}\nPRAGMA application_id = {opening.APPLICATION_ID};"
+            "PRAGMA user_version = 1; COMMIT;"
+        )
+        connection.executescript(OLD_JOBS)
+
+
+def schema_of(path: Path) -> dict[str, str]:
+    """What a store's schema says, comments and the quotes of a renamed table aside."""
+    with closing(sqlite3.connect(path)) as connection:
+        rows = connection.execute("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL")
+        return {name: " ".join(re.sub(r"--[^\n]*", "", sql).replace('"', "").split()) for name, sql in rows}
+
+
+async def test_a_store_of_the_first_schema_becomes_one_of_the_newest_with_all_that_it_held(
+    tmp_path: Path,
+) -> None:
+    make_schema_1(tmp_path / "old.db")
+    await make(tmp_path / "new.db")
+    async with open_database(tmp_path / "old.db") as database:
+        jobs = await database.read(
+            lambda c: [
+                tuple(row)
+                for row in c.execute("SELECT job_id, attempts, error, limit_s FROM jobs ORDER BY 1")
+            ]
+        )
+        kept = await database.read(
+            lambda c: [
+                c.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in ("results", "checkpoints")
+            ]
+        )
+        await database.write(lambda c: c.execute("DELETE FROM jobs"))  # foreign keys are on again
+        left = await database.read(lambda c: c.execute("SELECT count(*) FROM results").fetchone()[0])
+    assert [("0000000000000001", 0, None, None), ("0000000000000002", 1, "no", None)] == jobs
+    assert [1, 1] == kept
+    assert 0 == left
+    assert schema_of(tmp_path / "new.db") == schema_of(tmp_path / "old.db")
 
 
 async def test_an_older_store_is_brought_up_to_date_step_by_step(

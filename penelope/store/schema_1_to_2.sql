@@ -1,0 +1,66 @@
+-- From schema 1 to 2. SQLite cannot change a CHECK: the table is made anew, as its documentation says, with foreign keys
+-- off (dropping the old one would delete the results that refer to it).
+
+CREATE TABLE jobs_2 (
+    job_id      TEXT PRIMARY KEY CHECK (length(job_id) = 16),
+    page_id     TEXT NOT NULL,
+    plugin      TEXT NOT NULL,                  -- family/name
+    callback    TEXT,                           -- a webhook job's URL
+    ttl         REAL CHECK (ttl > 0),           -- a polling job's hold, from its end
+    request_id  TEXT NOT NULL,                  -- of the request that started it
+    state       TEXT NOT NULL CHECK (state IN ('running', 'done', 'interrupted', 'cancelled')),
+    started_at  REAL NOT NULL,
+    finished_at REAL,
+    forget_at   REAL,                           -- when it is kept no longer
+    attempts    INTEGER NOT NULL DEFAULT 0 CHECK (attempts BETWEEN 0 AND 4),  -- POSTs made and recorded
+    last_at     REAL,                           -- the moment of the schedule that the last of them used up
+    error       TEXT,                           -- why it did not deliver
+    limit_s     REAL CHECK (limit_s > 0),       -- past which its plugin is ended; NULL: no limit
+    traceparent TEXT,                           -- of the request that started it, as it came
+    CHECK ((callback IS NULL) <> (ttl IS NULL)),
+    CHECK ((state = 'running') = (finished_at IS NULL)),
+    CHECK ((state = 'running') = (forget_at IS NULL)),
+    CHECK (attempts = 0 OR (callback IS NOT NULL AND finished_at IS NOT NULL AND last_at IS NOT NULL))
+) STRICT;
+
+INSERT INTO jobs_2 (job_id, page_id, plugin, callback, ttl, request_id, state, started_at, finished_at, forget_at,
+                    attempts, last_at, error)
+SELECT job_id, page_id, plugin, callback, ttl, request_id, state, started_at, finished_at, forget_at,
+       attempts, last_at, error
+FROM jobs;
+DROP TABLE jobs;
+ALTER TABLE jobs_2 RENAME TO jobs;
+
+CREATE UNIQUE INDEX jobs_one_running_a_page ON jobs (page_id) WHERE state = 'running';
+CREATE INDEX jobs_by_forget_at ON jobs (forget_at) WHERE forget_at IS NOT NULL;
+
+-- The starts that came with an Idempotency-Key. Nothing of the job but its id: the answer is made anew from the request
+-- that repeats it, so nothing that a client said outlives the job.
+CREATE TABLE starts (
+    key        BLOB PRIMARY KEY CHECK (length(key) = 32),      -- SHA-256 of the key
+    salt       BLOB NOT NULL CHECK (length(salt) = 16),
+    request    BLOB NOT NULL CHECK (length(request) = 32),     -- SHA-256 of the salt and of what was asked
+    job_id     TEXT NOT NULL,                   -- not a reference: it outlives the job
+    started_at REAL NOT NULL
+) STRICT;
+
+CREATE INDEX starts_by_started_at ON starts (started_at);
+
+-- One row per POST that was made and recorded. No bodies, no results, no credentials.
+CREATE TABLE deliveries (
+    id          INTEGER PRIMARY KEY,
+    at          REAL NOT NULL,                  -- when the POST began
+    job_id      TEXT NOT NULL,                  -- not a reference: it outlives the job
+    request_id  TEXT NOT NULL,
+    attempt     INTEGER NOT NULL CHECK (attempt >= 1),
+    receiver    TEXT NOT NULL,                  -- name:port
+    address     TEXT,                           -- that was dialled; NULL: none was
+    status      INTEGER,                        -- that was answered; NULL: none was
+    error_class TEXT,                           -- dns, refused, reset, tls, timeout, http_5xx, ...; NULL: delivered
+    error       TEXT,                           -- the same in words
+    verdict     TEXT NOT NULL CHECK (verdict IN ('delivered', 'retry', 'give up')),
+    took_s      REAL NOT NULL
+) STRICT;
+
+CREATE INDEX deliveries_by_at ON deliveries (at);
+CREATE INDEX deliveries_by_job ON deliveries (job_id);

@@ -1,0 +1,77 @@
+-- The store of one worker. Times are epoch seconds, durations seconds, sizes bytes.
+-- What a column may hold is defended here; what it should hold is decided in Python.
+
+CREATE TABLE jobs (
+    job_id      TEXT PRIMARY KEY CHECK (length(job_id) = 16),
+    page_id     TEXT NOT NULL,
+    plugin      TEXT NOT NULL,                  -- family/name
+    callback    TEXT,                           -- a webhook job's URL
+    ttl         REAL CHECK (ttl > 0),           -- a polling job's hold, from its end
+    request_id  TEXT NOT NULL,                  -- of the request that started it
+    state       TEXT NOT NULL CHECK (state IN ('running', 'done', 'interrupted')),
+    started_at  REAL NOT NULL,
+    finished_at REAL,
+    forget_at   REAL,                           -- when it is kept no longer
+    attempts    INTEGER NOT NULL DEFAULT 0 CHECK (attempts BETWEEN 0 AND 4),  -- POSTs made and recorded
+    last_at     REAL,                           -- the moment of the schedule that the last of them used up
+    error       TEXT,                           -- why it did not deliver
+    CHECK ((callback IS NULL) <> (ttl IS NULL)),
+    CHECK ((state = 'running') = (finished_at IS NULL)),
+    CHECK ((state = 'running') = (forget_at IS NULL)),
+    CHECK (attempts = 0 OR (callback IS NOT NULL AND finished_at IS NOT NULL AND last_at IS NOT NULL))
+) STRICT;
+
+CREATE UNIQUE INDEX jobs_one_running_a_page ON jobs (page_id) WHERE state = 'running';
+CREATE INDEX jobs_by_forget_at ON jobs (forget_at) WHERE forget_at IS NOT NULL;
+
+-- Apart from `jobs`: a result may have 50 MB, and an attempt's record must not write it again.
+CREATE TABLE results (
+    job_id TEXT PRIMARY KEY REFERENCES jobs (job_id) ON DELETE CASCADE,
+    status INTEGER NOT NULL CHECK (status BETWEEN 200 AND 599),
+    body   TEXT NOT NULL                        -- the envelope, JSON
+) STRICT;
+
+CREATE TABLE checkpoints (
+    job_id TEXT PRIMARY KEY REFERENCES jobs (job_id) ON DELETE CASCADE,
+    value  TEXT NOT NULL                        -- the plugin's last one, JSON
+) STRICT;
+
+CREATE TABLE media (
+    token        TEXT PRIMARY KEY,              -- 256 bits, URL-safe
+    file         TEXT NOT NULL UNIQUE,          -- its name in the media folder
+    filename     TEXT NOT NULL,                 -- the name that the download gets
+    content_type TEXT NOT NULL,
+    size         INTEGER NOT NULL CHECK (size >= 0),
+    job_id       TEXT,                          -- the job that keeps it; not a reference: it may outlive the job
+    created_at   REAL NOT NULL,
+    expires_at   REAL,                          -- NULL: as long as its job has it
+    CHECK (expires_at IS NOT NULL OR job_id IS NOT NULL)
+) STRICT;
+
+CREATE INDEX media_by_job ON media (job_id) WHERE job_id IS NOT NULL;
+CREATE INDEX media_by_expires_at ON media (expires_at) WHERE expires_at IS NOT NULL;
+
+-- In pairs: a row when a request begins, one when it ends. No bodies, no keys.
+CREATE TABLE requests (
+    id         INTEGER PRIMARY KEY,
+    at         REAL NOT NULL,
+    phase      TEXT NOT NULL CHECK (phase IN ('begin', 'end')),
+    kind       TEXT NOT NULL,                   -- plugin, op, primitive, job
+    method     TEXT NOT NULL,
+    route      TEXT NOT NULL,
+    page_id    TEXT,
+    job_id     TEXT,
+    request_id TEXT NOT NULL,
+    status     INTEGER,                         -- of the end
+    duration_s REAL,                            -- of the end
+    CHECK ((phase = 'end') = (duration_s IS NOT NULL))
+) STRICT;
+
+CREATE INDEX requests_by_at ON requests (at);
+
+-- What the persona keeps between lives, e.g. its cookies.
+CREATE TABLE persona (
+    name       TEXT PRIMARY KEY,
+    value      TEXT NOT NULL,
+    changed_at REAL NOT NULL
+) STRICT;
