@@ -93,7 +93,7 @@ def newer(path: Path) -> None:
         (foreign, "is a database of another program; set PENELOPE_STORE to another folder"),
         (
             newer,
-            f"has schema version {opening.SCHEMA_VERSION + 1}, this Penelope knows {opening.SCHEMA_VERSION}: start the newer",
+            f"has schema version {opening.SCHEMA_VERSION + 1}, this Penelope knows {opening.SCHEMA_VERSION}: start",
         ),
     ],
 )
