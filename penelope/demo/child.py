@@ -107,9 +107,12 @@ class Worker:
         known = self._processes()
         if self._process.returncode is None:
             await self.stop()
-        for left in _alive([*known, *self._processes()]):
-            _kill(left)
+        left = _alive([*known, *self._processes()])
+        for process in left:
+            _kill(process)
         await self._process.wait()
+        while _alive(left):  # noqa: ASYNC110 - the end of another's child sets no event
+            await trio.sleep(LOOK_AGAIN_S)
 
     async def _is_ready(self) -> bool:
         try:

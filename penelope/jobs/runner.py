@@ -153,7 +153,7 @@ class Runner:
             outcome = failure(500, text, page_id=call.page.page_id, kind="worker")
         call.page.line.settling()
         if self._pages.driver.health.up:
-            await self._pages.save_cookies()
+            await self._pages.save_cookies(noted=outcome.ok and tab.cookies_noted)
         return outcome
 
     def _log(self, live: Live, phase: str, status: int | None = None) -> None:

@@ -34,10 +34,17 @@ class CookieKeeper:
         self._begun = 0  # reads so far
         self._ended = 0  # the number of the last one that came to its end
 
-    async def save(self) -> None:
-        """Keep the cookies as they are now, or newer; what cannot be kept is tried after the next call."""
+    async def save(self, *, noted: bool = False) -> None:
+        """Keep the cookies as they are now, or newer; what cannot be kept is tried after the next call.
+
+        Args:
+            noted: the driver has noted them, so nobody has to be asked.
+        """
         before = self._begun
         async with self._turn:
+            if noted:
+                await self._keep_if_new(self._driver.noted_cookies)
+                return
             if self._ended > before:  # it began after this call asked, and saw all that this call did
                 return
             self._begun += 1
@@ -51,6 +58,9 @@ class CookieKeeper:
                 text = await self._driver.cookies()
             except Exception as exc:  # whatever it is, the call has its outcome already
                 log.warning("cookies not read", error=str(exc))
+        await self._keep_if_new(text)
+
+    async def _keep_if_new(self, text: str | None) -> None:
         if text is None or text == self._kept:
             return
         try:

@@ -79,6 +79,13 @@ class Tab(Protocol):
         """True from a crash until the page has been opened afresh; immediate."""
         ...
 
+    @property
+    def cookies_noted(self) -> bool:
+        """Whether the last `run` ended with a read of the cookies: `Driver.noted_cookies` then has all that it did to
+        them. Immediate.
+        """
+        ...
+
     async def title(self) -> str:
         """The page's title; "" when the page does not say within a second."""
         ...
@@ -145,6 +152,11 @@ class Driver(Protocol):
         Raises:
             BrowserLost, SiteFailed, ProxyFailed, TimedOut: as `Tab.run`; the page is then not open.
         """
+        ...
+
+    @property
+    def noted_cookies(self) -> str | None:
+        """The cookies as they were last read; None: they never were, and none were given. Immediate."""
         ...
 
     async def cookies(self) -> str:

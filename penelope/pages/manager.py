@@ -196,9 +196,13 @@ class PageManager:
             raise NotFound(f"page {page_id} is not leased")
         page.lease = None
 
-    async def save_cookies(self) -> None:
-        """Keep the browser's cookies if they changed; what cannot be kept now is tried after the next call."""
-        await self._cookies.save()
+    async def save_cookies(self, *, noted: bool = False) -> None:
+        """Keep the browser's cookies if they changed; what cannot be kept now is tried after the next call.
+
+        Args:
+            noted: `Tab.cookies_noted`: they need not be asked for.
+        """
+        await self._cookies.save(noted=noted)
 
     def shown(self, page: Page) -> dict[str, Any]:
         """A page as clients see it, immediate: `title` is the last one that was read."""

@@ -40,4 +40,6 @@ def hold_store(folder: Path) -> Iterator[None]:
             raise StoreUnusable(f"store {folder} is not writable: {exc.strerror}") from exc
         yield
     finally:
+        # By name: a child process that has only just begun may still have the descriptor, and the lock with it.
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
         os.close(descriptor)

@@ -3,6 +3,7 @@
 Source: contract, section 2 ("A cancelled or timed-out call that still blocks the thread … is broken off").
 """
 
+import asyncio
 import time
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,22 @@ async def _cut_off_a_load(tmp_path: Path, site: Site) -> None:
         await tab.heal()
         with trio.fail_after(10):
             assert 2 == await evaluate(tab, "1 + 1")
+
+
+async def test_a_call_that_has_its_result_does_not_wait_for_the_one_that_blocks(tmp_path: Path) -> None:
+    """Only its books are open (the cookies): whoever waits for it is let go while the thread is blocked."""
+
+    async def done_as_it_blocks(_: Any, __: object) -> str:
+        asyncio.get_running_loop().call_soon(time.sleep, BLOCK_S)
+        return "done"
+
+    async with opened(tmp_path) as (_, tab):
+        began = trio.current_time()
+        assert "done" == await tab.run(done_as_it_blocks, name="test/done")
+        assert trio.current_time() - began < BLOCK_S - 1
+        assert not tab.cookies_noted  # they come with the next
+        assert 2 == await evaluate(tab, "1 + 1")
+        assert tab.cookies_noted
 
 
 async def test_at_a_stop_the_one_that_blocks_is_broken_off(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ class Browser:
         self.jar = "[]"
         self.reads = 0
         self.let_go = trio.Event()
+        self.noted_cookies: str | None = None
 
     async def cookies(self) -> str:
         self.reads += 1
@@ -47,6 +48,16 @@ async def test_a_call_that_ends_during_a_read_has_its_login_kept() -> None:
         browser.let_go.set()
 
     assert ["[]", '["login"]'] == store.kept
+
+
+async def test_cookies_that_the_call_noted_are_kept_without_asking() -> None:
+    """Cookies … are kept in the store after each call: the newest that were noted, each but once."""
+    browser, store = Browser(), Store()
+    cookies = keeper(browser, store)
+    for browser.noted_cookies in ('["a"]', '["a"]', '["b"]'):
+        await cookies.save(noted=True)
+    assert ['["a"]', '["b"]'] == store.kept
+    assert 0 == browser.reads
 
 
 async def test_calls_that_end_during_one_read_share_the_next() -> None:

@@ -64,6 +64,23 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
         raise AssertionError("held")
 
 
+def test_a_process_that_shares_it_does_not_keep_it(tmp_path: Path) -> None:
+    """A child has what its parent has until it begins with its own program."""
+    with hold_store(tmp_path):
+        shared = [
+            os.dup(int(fd.name))
+            for fd in Path("/proc/self/fd").iterdir()
+            if fd.is_symlink() and os.path.realpath(fd) == str(tmp_path / "penelope.lock")
+        ]
+    try:
+        assert shared
+        with hold_store(tmp_path):
+            pass
+    finally:
+        for descriptor in shared:
+            os.close(descriptor)
+
+
 def test_a_child_process_does_not_inherit_it(tmp_path: Path) -> None:
     """Else a browser that outlives its worker would hold the store."""
     with hold_store(tmp_path):

@@ -80,6 +80,10 @@ class FakeTab(Tab):
         self.purged.append("reloaded")
         self.memory = 2**20
 
+    @property
+    def cookies_noted(self) -> bool:
+        return self._driver.notes
+
     async def title(self) -> str:
         await trio.lowlevel.checkpoint()
         return f"title of {self.page_id}"
@@ -104,11 +108,13 @@ class FakeTab(Tab):
 class FakeDriver(Driver):
     """Attributes:
     jar: the cookies, as the JSON text that `cookies` answers.
+    notes: a call ends with a read of them, as it does in a real browser; else the worker has to ask.
     refuse_tab: raised by the next `open_tab`.
     """
 
     def __init__(self, jar: str | None) -> None:
         self.jar = jar or "[]"
+        self.notes = False
         self.up = True
         self.tabs: dict[str, FakeTab] = {}
         self.refuse_tab: CallFailed | None = None
@@ -126,6 +132,10 @@ class FakeDriver(Driver):
             raise self.refuse_tab
         self.tabs[page_id] = FakeTab(page_id, self, url)
         return self.tabs[page_id]
+
+    @property
+    def noted_cookies(self) -> str | None:
+        return self.jar if self.notes else None
 
     async def cookies(self) -> str:
         await trio.lowlevel.checkpoint()

@@ -26,13 +26,12 @@ from penelope.pages.browser.session import Session
 from penelope.pages.browser.tab import PlaywrightTab
 from penelope.pages.browser.thread import BrowserThread, open_thread
 from penelope.pages.browser.translate import is_playwright, translate
-from penelope.pages.browser.watch import BREAK_FOR_S, Watch
+from penelope.pages.browser.watch import BLOCKED_S, BREAK_FOR_S, Watch
 from penelope.pages.driver import Health
 
 if TYPE_CHECKING:
     from playwright.async_api import Page
 
-BLOCKED_S = 1.0  # a thread that has not answered for so long is not waited for
 NO_LIMITS = Limits()
 ANSWER_S = 5.0  # for what the browser answers from memory
 END_S = 15.0
@@ -62,6 +61,18 @@ class PlaywrightDriver:
         self.place = place
         self.gate = options.gate
         self._tabs: list[PlaywrightTab] = []
+        self._reads = 0  # of the cookies, begun so far
+        self._newest = 0  # the latest of them that came to its end
+        self.watch.on_blocked = self._release
+
+    def _release(self) -> None:
+        """Nobody waits for the books of a call that has its result while another one blocks the thread. Immediate."""
+        for tab in self._tabs:
+            tab.release()
+
+    @property
+    def noted_cookies(self) -> str | None:
+        return self.keeper.cookies
 
     @property
     def health(self) -> Health:
@@ -111,14 +122,21 @@ class PlaywrightDriver:
             raise BrowserLost("a call blocks the browser's thread: nobody can be asked for cookies")
         try:
             with trio.fail_after(ANSWER_S):
-                cookies = await self.thread.run(session.cookies, grace=0.0)
+                return await self.thread.run(self.read_cookies, session, grace=0.0)
         except trio.TooSlowError:
             raise BrowserLost(f"the browser did not say its cookies within {ANSWER_S:g} s") from None
         except Exception as error:
             if not is_playwright(error):
                 raise
             raise BrowserLost("the browser ended while it was asked for its cookies") from error
-        self.keeper.cookies = cookies
+
+    async def read_cookies(self, session: Session) -> str:
+        """Read and note them; of two reads at once the one that began later is noted. Asyncio-flavoured."""
+        self._reads += 1
+        number = self._reads
+        cookies = await session.cookies()
+        if number > self._newest:
+            self._newest, self.keeper.cookies = number, cookies
         return cookies
 
     async def wait_stuck(self) -> None:

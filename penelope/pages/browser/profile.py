@@ -85,6 +85,7 @@ def hold_profile(profile: Path) -> Iterator[Place]:
         finally:
             shutil.rmtree(temp, ignore_errors=True)
     finally:
+        fcntl.flock(fd, fcntl.LOCK_UN)  # a child process that has only just begun may still have it, too
         os.close(fd)
 
 

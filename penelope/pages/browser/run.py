@@ -74,6 +74,7 @@ class Run(Generic[_T]):
         self._helpers: set[asyncio.Task[Any]] = set()
         self._abandoned = False
         self._value: _T | None = None
+        self._early: tuple[_T] | None = None
         self._error: BaseException | None = None
         self._verdict: Exception | None = None
         self._nursery: trio.Nursery | None = None
@@ -113,6 +114,17 @@ class Run(Generic[_T]):
                 del error  # no cycle through the traceback
         return cast(_T, self._value)
 
+    def release(self) -> bool:
+        """Let go whoever waits for it, with the result that it has already, if it has: what it does yet nobody waits
+        for. Immediate, on Trio's side; False: there is nothing to give.
+        """
+        early = self._early
+        if early is None or self.ended.is_set():
+            return False
+        self._value = early[0]
+        self.ended.set()
+        return True
+
     def cancel(self) -> None:
         """Ask it to end; immediate, from either side."""
         call(self._loop, self._cancel)
@@ -142,6 +154,10 @@ class Run(Generic[_T]):
             stack.push_async_callback(self._end_helpers)
             stack.callback(current_run.reset, current_run.set(self))
             return await work
+
+    def has_result(self, value: _T) -> None:
+        """From here on it only keeps its books: see `release`."""
+        self._early = (value,)
 
     async def _end_helpers(self) -> None:
         """What a call leaves behind ends with it: nothing of it may work the page later."""

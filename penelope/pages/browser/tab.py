@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from penelope.pages.browser.driver import PlaywrightDriver
 
 TITLE_S = 1.0
+COOKIES_S = 1.0
 VITALS_S = 0.5
 THROW_AWAY_S = 2.0  # to close the page under a call that will not end
 CRASH_LOOP_S = 10.0  # a page that crashed this soon after it was opened is opened blank
@@ -58,6 +59,8 @@ class PlaywrightTab:
         self.place = BLANK  # where to open it again
         self.closed = False
         self._left: list[Run[Any]] = []  # cancelled calls that wait for the thread
+        self._run: Run[Any] | None = None
+        self._noted = False
         self._owes_heal = False
 
     @property
@@ -71,6 +74,10 @@ class PlaywrightTab:
     @property
     def crashed(self) -> bool:
         return self.live is not None and self.live.crashed
+
+    @property
+    def cookies_noted(self) -> bool:
+        return self._noted
 
     async def title(self) -> str:
         live = self.live
@@ -101,7 +108,9 @@ class PlaywrightTab:
         async def work() -> _Result:
             return await self._work(body, box[0])
 
-        run = Run(self._driver.thread.loop, name, work, ())
+        self._noted = False
+        run: Run[_Result] = Run(self._driver.thread.loop, name, work, ())
+        self._run = run
         box.append(run)
         try:
             return await run.wait(self._end)
@@ -113,6 +122,14 @@ class PlaywrightTab:
             raise
         except Exception as error:
             raise await self._translated(error) from error
+        finally:
+            self._run = None
+
+    def release(self) -> None:
+        """Another call blocks the thread: let a call go that has its result. Immediate."""
+        run = self._run
+        if run is not None and run.release():
+            self._left.append(run)
 
     async def _translated(self, error: Exception) -> Exception:
         live = self.live
@@ -140,7 +157,7 @@ class PlaywrightTab:
             stack.callback(self._driver.close_strays, live.session)
             stack.push_async_callback(live.end)
             try:
-                return await run.owning(body(live.page, run.cross))
+                result = await run.owning(body(live.page, run.cross))
             except asyncio.CancelledError:
                 live.troubled = True
                 raise
@@ -150,6 +167,16 @@ class PlaywrightTab:
                 if live.suspicion is not None and is_playwright(error) and not is_timeout(error):
                     raise live.suspicion from error
                 raise
+            run.has_result(result)
+            await self._note_cookies(live)
+            return result
+
+    async def _note_cookies(self, live: Live) -> None:
+        """As the last step of a call that succeeded: asked for later, the thread would have to be woken once more.
+        Asyncio-flavoured.
+        """
+        if live.session.alive:
+            self._noted = await answers(self._driver.read_cookies(live.session), COOKIES_S)
 
     async def _end(self, run: Run[Any]) -> None:
         """End a cancelled call: ask, then break it off where it blocks, then take its page and its next step away."""

@@ -7,6 +7,7 @@ import ctypes
 import sys
 import time
 import traceback
+from collections.abc import Callable
 
 import structlog
 import trio
@@ -15,6 +16,7 @@ from penelope.pages.browser.run import BrokenOff, Run
 from penelope.pages.browser.thread import BrowserThread
 
 PING_EVERY_S = 1.0
+BLOCKED_S = 1.0  # a thread that has not answered for so long is not waited for
 WARN_AFTER_S = 5.0
 BREAK_EVERY_S = 0.5
 BREAK_FOR_S = 5.0  # a call in C code (a sleep, a regex) sees no exception before it returns
@@ -27,10 +29,12 @@ class Watch:
 
     Attributes:
         stuck: set once a cancelled call blocks the thread and nothing ends it.
+        on_blocked: called again and again, on Trio's side, while the thread does not answer.
     """
 
     def __init__(self, thread: BrowserThread) -> None:
         self.stuck = trio.Event()
+        self.on_blocked: Callable[[], None] = lambda: None
         self._thread = thread
         self._sent_at: float | None = None  # of the ping that was not answered yet
         self._warned = False
@@ -64,9 +68,11 @@ class Watch:
                     log.info("the browser's thread answers again")
                 self._warned = False
                 self.ping()
-            elif not self._warned and self.lag_s >= WARN_AFTER_S:
-                self._warned = True
-                self._warn()
+            elif self.lag_s >= BLOCKED_S:
+                self.on_blocked()
+                if not self._warned and self.lag_s >= WARN_AFTER_S:
+                    self._warned = True
+                    self._warn()
             await trio.sleep(PING_EVERY_S if self.lag_s == 0.0 else PING_EVERY_S / 4)
 
     def _warn(self) -> None:
