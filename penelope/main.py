@@ -104,7 +104,7 @@ async def _supervise(
         media=media_store(settings, database, clock),
         requests=RequestLog(database),
         clock=clock,
-        key=settings.key.get_secret_value(),
+        keys=settings.keys,
         stop_grace_s=settings.stop_grace_s,
         page_memory_bytes=settings.page_memory_mb * MIB,
     )

@@ -42,6 +42,10 @@ class Settings(BaseSettings):
     key: SecretStr = Field(
         description="The key that clients send as a bearer token, and that signs webhooks."
     )
+    key_previous: SecretStr | None = Field(
+        None,
+        description="The key before a change of keys: it still opens the API, and signs webhooks beside the new one.",
+    )
     host: str = Field("127.0.0.1", description="The address to listen on.")
     port: int = Field(5000, ge=0, le=65535, description="The port to listen on; 0 takes a free one.")
     hosts: Annotated[tuple[str, ...], NoDecode] = Field(
@@ -153,7 +157,15 @@ class Settings(BaseSettings):
         return value
 
     @field_validator(
-        "browser", "proxy", "locale", "timezone", "user_agent", "viewport", "geolocation", mode="before"
+        "key_previous",
+        "browser",
+        "proxy",
+        "locale",
+        "timezone",
+        "user_agent",
+        "viewport",
+        "geolocation",
+        mode="before",
     )
     @classmethod
     def _empty_is_unset(cls, value: Any) -> Any:
@@ -177,9 +189,11 @@ class Settings(BaseSettings):
             )
         return value
 
-    @field_validator("key", mode="after")
+    @field_validator("key", "key_previous", mode="after")
     @classmethod
-    def _key_is_usable(cls, value: SecretStr) -> SecretStr:
+    def _key_is_usable(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is None:
+            return None
         key = value.get_secret_value().strip()  # a trailing newline of a secrets file is nobody's intention
         if not key:
             raise ValueError("is empty")
@@ -189,13 +203,19 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _key_is_long_enough(self) -> "Settings":
-        key = self.key.get_secret_value()
-        if not is_loopback(self.host) and len(key) < MIN_KEY_CHARS:
-            raise ValueError(
-                f"PENELOPE_KEY has {len(key)} characters: at least {MIN_KEY_CHARS} are needed "
-                f"to listen on {self.host}, which is not loopback"
-            )
+        for name, key in zip(("PENELOPE_KEY", "PENELOPE_KEY_PREVIOUS"), self.keys, strict=False):
+            if not is_loopback(self.host) and len(key) < MIN_KEY_CHARS:
+                raise ValueError(
+                    f"{name} has {len(key)} characters: at least {MIN_KEY_CHARS} are needed "
+                    f"to listen on {self.host}, which is not loopback"
+                )
         return self
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """PENELOPE_KEY, then the previous one, if there is one and it is another."""
+        keys = (self.key, self.key_previous) if self.key_previous is not None else (self.key,)
+        return tuple(dict.fromkeys(key.get_secret_value() for key in keys))
 
     @property
     def on_loopback(self) -> bool:

@@ -18,12 +18,12 @@ import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 from pydantic import SecretStr
 
-from penelope import cli, errors, main, registry
+from penelope import cli, errors, main, registry, signing
 from penelope.http import openapi
 from penelope.http.app import create_app
 from penelope.http.described import ROUTES
 from penelope.http.worker import Worker
-from penelope.jobs import delivery, model, options, schedule, signature, transitions, views
+from penelope.jobs import delivery, model, options, schedule, transitions, views
 from penelope.jobs.model import Job, Polling, State, Webhook
 from penelope.outcome import Outcome
 from penelope.pages import claim, lease
@@ -212,13 +212,14 @@ def test_every_kind_is_explained() -> None:
 
 HEADER = re.compile(
     r"[\"'](X-[A-Z][\w-]+|Authorization|WWW-Authenticate|Retry-After|Location|Allow|Range|Accept-Ranges"
-    r"|Cache-Control|Content-(?:Type|Length|Range|Disposition|Security-Policy))[\"']"
+    r"|webhook-(?:id|timestamp|signature)|Cache-Control|Content-(?:Type|Length|Range|Disposition|Security-Policy))[\"']"
 )
 
 
 def test_every_header_is_explained() -> None:
     """Each that stands in the code which reads or writes headers has its row, and no other has one."""
     code = [*(ROOT / "penelope/http").rglob("*.py"), *(ROOT / "penelope/jobs").glob("*.py")]
+    code.append(ROOT / "penelope/signing.py")
     used = set().union(*(HEADER.findall(text_of(module)) for module in code))
 
     assert {"X-Lease", "X-Callback-Url", "X-Penelope-Signature", "Range"} <= used
@@ -250,7 +251,9 @@ def test_limits_are_those_of_the_code() -> None:
 def test_what_an_answer_of_a_receiver_means() -> None:
     """The reference's table says what `schedule.verdict` decides."""
     delivered, retried, given_up = (
-        row for row in rows(section(API, "The POST")) if not row[0].startswith(("`Content", "`X-"))
+        row
+        for row in rows(section(API, "The POST"))
+        if not row[0].startswith(("`Content", "`X-", "`webhook-"))
     )
 
     assert ("delivered" in delivered[1], "next attempt" in retried[1], "given up" in given_up[1]) == (
@@ -412,13 +415,14 @@ def test_the_receivers_code_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for block in blocks(DOCS / "jobs.md", "python"):
         exec(compile(block, "jobs.md", "exec"), names)
     key, body = names["KEY"], b'{"job_id": "5b1d82d4dc257267", "text": "\xe2\x82\xac"}'
-    signed = {"X-Penelope-Signature": signature.sign(body, key)}
+    signed = {"X-Penelope-Signature": signing.sign(body, key)}
 
+    assert signing.secret(key) == names["secret"]
     assert [204, 204] == [names["receive"](signed, body) for _ in range(2)]
     assert [401, 401, 401] == [
         names["receive"](signed, body + b" "),
         names["receive"]({}, body),
-        names["receive"]({"X-Penelope-Signature": signature.sign(body, key + "x")}, body),
+        names["receive"]({"X-Penelope-Signature": signing.sign(body, key + "x")}, body),
     ]
     assert [("5b1d82d4dc257267", body)] == names["inbox"].execute("SELECT * FROM jobs").fetchall()
     names["inbox"].close()

@@ -102,7 +102,7 @@ async def _admit(worker: Worker) -> None:
     bad_id = _name(handled, request.headers.getlist("X-Request-Id"))
     auth.check_host(request.headers.get("Host"), on_loopback=settings.on_loopback, hosts=settings.hosts)
     if _needs_key(request.path):
-        auth.check_key(request.headers.getlist("Authorization"), settings.key.get_secret_value().encode())
+        auth.check_key(request.headers.getlist("Authorization"), settings.keys)
     if bad_id is not None:  # a header like others: after the key
         raise bad_id
     auth.check_target(request.path, request.scope["query_string"])

@@ -5,7 +5,7 @@ Source: contract, section 1.
 
 import hmac
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Final
 from urllib.parse import unquote_plus
 
@@ -19,8 +19,11 @@ _IPV6: Final = re.compile(r"(?=.*:)[0-9a-f:.]+", re.ASCII)
 _CHALLENGE: Final = {"WWW-Authenticate": "Bearer"}
 
 
-def check_key(given: list[str], key: bytes) -> None:
-    """Is the `Authorization` header (all of them) our key as a bearer token? Compared in constant time.
+def check_key(given: list[str], keys: Sequence[str]) -> None:
+    """Is the `Authorization` header (all of them) one of our keys as a bearer token? Compared in constant time.
+
+    Args:
+        keys: the current one, and during a rotation the previous one: else all clients would have to change at once.
 
     Raises:
         Unauthorized: no, or there is none.
@@ -28,7 +31,8 @@ def check_key(given: list[str], key: bytes) -> None:
     if not given:
         raise Unauthorized("the Authorization header is missing: send Bearer and the key", headers=_CHALLENGE)
     scheme, _, token = given[0].partition(" ")
-    same = hmac.compare_digest(token.strip().encode("utf-8", "surrogateescape"), key)
+    sent = token.strip().encode("utf-8", "surrogateescape")
+    same = sum(hmac.compare_digest(sent, key.encode()) for key in keys)  # all of them, whichever matches
     if len(given) > 1 or scheme.lower() != "bearer" or not same:
         raise Unauthorized("the Authorization header does not carry the key", headers=_CHALLENGE)
 

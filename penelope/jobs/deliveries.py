@@ -4,7 +4,7 @@ Source: contract, section 5 ("One slow receiver does not delay another"), sectio
 """
 
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final
@@ -38,7 +38,7 @@ class Deliveries:
         client: httpx.AsyncClient,
         ends: JobEnds,
         clock: Clock,
-        key: str,
+        keys: Sequence[str],
         sweep_media: Callable[[float], Awaitable[object]],
     ) -> None:
         self.pending: set[str] = set()
@@ -47,7 +47,7 @@ class Deliveries:
         self._client = client
         self._ends = ends
         self._clock = clock
-        self._key = key
+        self._keys = keys
         self._sweep_media = sweep_media
         self.on_settled: Callable[[], None] = lambda: None
         self._turns = delivery.Turns()
@@ -109,7 +109,7 @@ class Deliveries:
         with trio.CancelScope(shield=not self._hurried) as scope:
             self._posting.add(scope)
             try:
-                attempt = await delivery.post(self._client, job, key=self._key, due=due, clock=self._clock)
+                attempt = await delivery.post(self._client, job, keys=self._keys, due=due, clock=self._clock)
                 self.posts[attempt.verdict.value] += 1
                 after = transitions.attempted(job, attempt)
                 if after is None:

@@ -7,7 +7,7 @@ Source: contract, section 5 ("Attempts …").
 """
 
 import ssl
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -18,11 +18,11 @@ import httpx
 import structlog
 import trio
 
+from penelope import signing
 from penelope.clock import Clock
 from penelope.jobs import views
 from penelope.jobs.model import WEBHOOK_TIMEOUT_S, Job, Webhook
 from penelope.jobs.schedule import Verdict, verdict
-from penelope.jobs.signature import sign
 from penelope.jobs.transitions import Attempt
 
 MAX_PER_HOST: Final = 32
@@ -114,17 +114,19 @@ def _trust() -> ssl.SSLContext:
     return context
 
 
-async def post(client: httpx.AsyncClient, job: Job, *, key: str, due: float, clock: Clock) -> Attempt:
+async def post(
+    client: httpx.AsyncClient, job: Job, *, keys: Sequence[str], due: float, clock: Clock
+) -> Attempt:
     """Make the next attempt for a job. It ends within 10 s; every failure is part of the answer.
 
     Args:
         job: one that ended, with its result.
-        key: that signs.
+        keys: that sign, the current one first.
         due: when the schedule had this attempt, epoch seconds.
     """
     assert isinstance(job.way, Webhook)
     at = clock.now()
-    answer = await _post(client, job, job.way.url, key, at)
+    answer = await _post(client, job, job.way.url, keys, at)
     meant = Verdict.RETRY if answer.status is None else verdict(answer.status)
     log.info(
         "webhook posted",
@@ -140,13 +142,14 @@ async def post(client: httpx.AsyncClient, job: Job, *, key: str, due: float, clo
     return Attempt(due=due, at=at, verdict=meant, error=answer.error)
 
 
-async def _post(client: httpx.AsyncClient, job: Job, url: str, key: str, now: float) -> Answer:
+async def _post(client: httpx.AsyncClient, job: Job, url: str, keys: Sequence[str], now: float) -> Answer:
     body = views.posted(job, now)
     headers = {
         "Content-Type": "application/json",
         "X-Penelope-Job": job.job_id,
         "X-Penelope-Attempt": str(job.attempts + 1),
-        "X-Penelope-Signature": sign(body, key),
+        "X-Penelope-Signature": signing.sign(body, keys[0]),
+        **signing.standard(job.job_id, int(now), body, keys),
     }
     status: int | None = None
     location = ""

@@ -46,6 +46,7 @@ class Parts:
     """What the supervisor works with; all of it outlives it.
 
     Attributes:
+        keys: that sign webhooks, the current one first.
         page_memory_bytes: above which an idle page is purged.
     """
 
@@ -54,7 +55,7 @@ class Parts:
     media: MediaStore
     requests: RequestLog
     clock: Clock
-    key: str
+    keys: tuple[str, ...]
     stop_grace_s: float
     page_memory_bytes: int
     transport: httpx.AsyncBaseTransport | None = None
@@ -238,7 +239,7 @@ async def open_supervisor(parts: Parts) -> AsyncGenerator[Supervisor]:
         )
         async with trio.open_nursery() as delivering:
             deliveries = Deliveries(
-                delivering, client, ends, parts.clock, parts.key, sweep_media=parts.media.sweep
+                delivering, client, ends, parts.clock, parts.keys, sweep_media=parts.media.sweep
             )
             supervisor: Supervisor = await children.start(_run_calls, parts, deliveries, ends, name="calls")
             for job in to_deliver:

@@ -9,11 +9,13 @@ from unittest.mock import patch
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import SecretStr
 
 from penelope.errors import BadSettings
 from penelope.settings import Settings, is_loopback, variable
 
 KEY = "0123456789abcdef"
+OLD_KEY = "fedcba9876543210"
 PRINTABLE = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=8, max_size=40)
 
 
@@ -31,6 +33,8 @@ def read(**variables: str) -> Settings:
 
 
 GOOD: list[tuple[str, str, str, Any]] = [
+    ("PENELOPE_KEY_PREVIOUS", " ", "key_previous", None),
+    ("PENELOPE_KEY_PREVIOUS", f" {OLD_KEY}\n", "key_previous", SecretStr(OLD_KEY)),
     ("PENELOPE_HOST", "0.0.0.0", "host", "0.0.0.0"),
     ("PENELOPE_PORT", "0", "port", 0),
     ("PENELOPE_PORT", "65535", "port", 65535),
@@ -61,6 +65,7 @@ GOOD: list[tuple[str, str, str, Any]] = [
     ("PENELOPE_STOP_GRACE_S", "2", "stop_grace_s", 2.0),
 ]
 BAD: list[tuple[str, str]] = [
+    *(("PENELOPE_KEY_PREVIOUS", bad) for bad in ("with space", "schlüssel-schlüssel", "nul\x01l")),
     *(("PENELOPE_PORT", bad) for bad in ("", "x", "-1", "65536", "1.5")),
     *(("PENELOPE_HEADLESS", bad) for bad in ("", "maybe", "2")),
     *(("PENELOPE_PROXY", bad) for bad in ("proxy", "ftp://h:1", "http://", "http://h:x", "http://a b:1")),
@@ -170,14 +175,29 @@ def test_a_short_key_is_for_loopback_only(host: str, loopback: bool) -> None:
             read(PENELOPE_HOST=host, PENELOPE_KEY=KEY[:15])
 
 
+def test_a_short_previous_key_is_for_loopback_only() -> None:
+    """It opens the API as the current one does."""
+    assert (KEY, "x") == read(PENELOPE_KEY_PREVIOUS="x").keys
+    with pytest.raises(BadSettings, match="PENELOPE_KEY_PREVIOUS has 1 characters"):
+        read(PENELOPE_HOST="192.168.1.5", PENELOPE_KEY_PREVIOUS="x")
+
+
+def test_the_keys_are_the_current_one_and_then_the_previous() -> None:
+    assert (KEY,) == read().keys == read(PENELOPE_KEY_PREVIOUS=KEY).keys
+    assert (KEY, OLD_KEY) == read(PENELOPE_KEY_PREVIOUS=OLD_KEY).keys
+
+
 @given(PRINTABLE, st.text("abcdefgh123", min_size=8, max_size=20))
 def test_what_is_printed_never_shows_a_secret(key: str, password: str) -> None:
     """Printed at the start with secrets masked."""
-    settings = Settings.from_environ({"key": key, "proxy": f"http://user:{password}@proxy.lan:8080"})
+    settings = Settings.from_environ(
+        {"key": key, "key_previous": key[::-1], "proxy": f"http://user:{password}@proxy.lan:8080"}
+    )
     shown = settings.masked()
     assert {variable(name) for name in Settings.model_fields} == shown.keys()
     assert "**********" == shown["PENELOPE_KEY"]
     assert password not in str(shown)
     for text in (repr(settings), str(settings)):
         assert key not in text
+        assert key[::-1] not in text
         assert password not in text

@@ -37,7 +37,7 @@ def new(nursery: trio.Nursery, client: httpx.AsyncClient, store: JobStore, clock
         await trio.lowlevel.checkpoint()
         return 0
 
-    return Deliveries(nursery, client, JobEnds(store, clock), clock, KEY, sweep_media=sweep_media)
+    return Deliveries(nursery, client, JobEnds(store, clock), clock, (KEY,), sweep_media=sweep_media)
 
 
 @pytest.fixture

@@ -41,7 +41,7 @@ async def client() -> AsyncIterator[httpx.AsyncClient]:
 
 async def post(client: httpx.AsyncClient, url: str, result: object = None) -> Attempt:
     clock = Clock()
-    return await delivery.post(client, ended(url, result), key=KEY, due=clock.now(), clock=clock)
+    return await delivery.post(client, ended(url, result), keys=(KEY,), due=clock.now(), clock=clock)
 
 
 async def test_the_headers_are_these_and_no_others(
@@ -50,7 +50,7 @@ async def test_the_headers_are_these_and_no_others(
     receiver = await new_receiver()
     job = ended(receiver.url, attempts=2, last_at=1.0)
     clock = Clock()
-    await delivery.post(client, job, key=KEY, due=clock.now(), clock=clock)
+    await delivery.post(client, job, keys=(KEY,), due=clock.now(), clock=clock)
     (received,) = receiver.received
 
     assert "POST /hooks/42 HTTP/1.1" == received.line
@@ -65,6 +65,9 @@ async def test_the_headers_are_these_and_no_others(
         "x-penelope-job": job.job_id,
         "x-penelope-attempt": "3",
         "x-penelope-signature": received.header("X-Penelope-Signature"),
+        "webhook-id": job.job_id,
+        "webhook-timestamp": received.header("webhook-timestamp"),
+        "webhook-signature": received.header("webhook-signature"),
     } == {name.lower(): value for name, value in received.headers}
     assert len({name.lower() for name, _ in received.headers}) == len(received.headers)
 

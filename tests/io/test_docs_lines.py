@@ -15,7 +15,7 @@ import pytest
 import trio
 
 from penelope.demo.site import serve_site
-from penelope.jobs.signature import verify
+from penelope.signing import is_signed
 from tests.io.conftest import NewReceiver, NewWorker
 from tests.io.worker_process import KEY, WorkerProcess
 from tests.test_docs import DOCS, README, blocks
@@ -97,7 +97,7 @@ async def test_both_ways_work_as_written(
     (post,) = await receiver.wait_for(1, within_s=30)
     assert accepted["job_id"] == post.job["job_id"]
     assert "alice" == post.job["result"]["handle"]
-    assert verify(post.body, post.header("X-Penelope-Signature"), KEY)
+    assert is_signed(post.body, post.header("X-Penelope-Signature"), KEY)
 
     variables = webhook.partition("\n\n")[0]
     first = json.loads(await typed(worker, variables, polling))

@@ -46,7 +46,7 @@ async def parts(database: Database, tmp_path: Path) -> Parts:
         media=media,
         requests=RequestLog(database),
         clock=clock,
-        key=KEY,
+        keys=(KEY,),
         stop_grace_s=0.2,
         page_memory_bytes=300 * 2**20,
     )

@@ -16,7 +16,7 @@ import pytest
 import trio
 
 from penelope.demo.site import serve_site
-from penelope.jobs.signature import verify
+from penelope.signing import is_signed
 from tests.io.conftest import SITE_PORT, NewReceiver
 from tests.io.waiting import until
 from tests.io.worker_process import KEY, WorkerProcess
@@ -98,7 +98,7 @@ curl -s "$BASE/jobs/$JOB" -H "$AUTH"
     )
     assert f"/api/v1/jobs/{accepted['job_id']}" == accepted["status_url"]
     (received,) = await receiver.wait_for(1)
-    assert verify(received.body, received.header("X-Penelope-Signature"), KEY)
+    assert is_signed(received.body, received.header("X-Penelope-Signature"), KEY)
     assert ("done", 200, "alice") == (
         received.job["state"],
         received.job["status"],
@@ -217,7 +217,7 @@ async def test_ten_megabytes_are_whole_both_ways(
     await client.post(route, json={"mib": 10}, headers={"X-Callback-Url": receiver.url})
     (received,) = await receiver.wait_for(1)
     assert expected == received.job["result"]["text"]
-    assert verify(received.body, received.header("X-Penelope-Signature"), KEY)
+    assert is_signed(received.body, received.header("X-Penelope-Signature"), KEY)
 
 
 async def test_every_kind_of_text_is_signed_as_it_is_sent(
@@ -233,7 +233,7 @@ async def test_every_kind_of_text_is_signed_as_it_is_sent(
     )
     (received,) = await receiver.wait_for(1)
     assert value == received.job["result"]["value"]
-    assert verify(received.body, received.header("X-Penelope-Signature"), KEY)
+    assert is_signed(received.body, received.header("X-Penelope-Signature"), KEY)
 
 
 async def test_the_request_id_is_in_every_line_of_the_request_and_its_job(

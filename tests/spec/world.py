@@ -167,7 +167,7 @@ async def live(world: World) -> AsyncGenerator[Life]:
                 media=media,
                 requests=RequestLog(database),
                 clock=clock,
-                key=KEY,
+                keys=settings.keys,
                 stop_grace_s=settings.stop_grace_s,
                 page_memory_bytes=settings.page_memory_mb * MIB,
                 transport=world.receiver,
