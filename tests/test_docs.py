@@ -9,7 +9,7 @@ import json
 import re
 import shlex
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -236,6 +236,7 @@ def test_limits_are_those_of_the_code() -> None:
         f"running ones included {model.MAX_JOBS}",
         f"`ttl` above 0, at most {model.MAX_TTL_S:.0f} s",
         f"{options.MAX_URL_CHARS} characters",
+        f"above 0, at most {model.MAX_LIMIT_S // 1000:.0f} {model.MAX_LIMIT_S % 1000:.0f} s",
         f"all of it {model.WEBHOOK_TIMEOUT_S:.0f} s",
         f"{delivery.MAX_PER_HOST} to one receiver, {delivery.MAX_POSTS} in all",
         f"{delivery.MAX_ANSWER_BYTES // 1024} KiB",
@@ -400,11 +401,27 @@ def test_the_answer_to_a_start_is_as_it_is() -> None:
         assert list(example)[2:] == list(views.accepted(job))
 
 
-def test_an_interrupted_job_is_as_it_is() -> None:
-    (example,) = (json.loads(block) for block in blocks(DOCS / "jobs.md", "json") if '"interrupted"' in block)
-    job = Job(job_id="0" * 16, page_id="main", plugin="a/b", way=Polling(1.0), request_id="", started_at=0.0)
+@pytest.mark.parametrize(
+    ("word", "move"),
+    [
+        ('"interrupted"', transitions.interrupt),
+        ('"cancelled"', transitions.cancel),
+        ('"status": 408', transitions.time_out),
+    ],
+)
+def test_a_job_that_was_cut_off_is_as_it_is(word: str, move: Callable[[Job, float], Job]) -> None:
+    (example,) = (json.loads(block) for block in blocks(DOCS / "jobs.md", "json") if word in block)
+    job = Job(
+        job_id="0" * 16,
+        page_id="main",
+        plugin="a/b",
+        way=Polling(1.0),
+        request_id="",
+        started_at=0.0,
+        limit_s=90.0,
+    )
 
-    shown = json.loads(views.shown(transitions.interrupt(job, 1.0), 1.0))
+    shown = json.loads(views.shown(move(job, 1.0), 1.0))
     assert example == {key: shown[key] for key in example}
 
 

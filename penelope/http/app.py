@@ -180,6 +180,8 @@ def kind_of(asked: Request) -> str | None:
             return "primitive"
         case "pages" | "media":
             return "op"
+        case "jobs":
+            return "op" if name == "cancel" else None
         case _:  # polls, the log itself
             return None
 

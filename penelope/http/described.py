@@ -36,7 +36,7 @@ _JOB: Final = {
     "success": _SUCCESS,
     "page_id": _STRING,
     "job_id": {"type": "string", "pattern": "^[0-9a-f]{16}$"},
-    "state": {"type": "string", "enum": ["running", "done", "interrupted"]},
+    "state": {"type": "string", "enum": ["running", "done", "cancelled", "interrupted"]},
     "plugin": _STRING,
     "started_at": _EPOCH,
     "finished_at": _MAYBE_NUMBER,
@@ -275,7 +275,15 @@ ROUTES: Final[dict[str, dict[str, Any]]] = {
             result=_JOB,
             parameters=[_JOB_ID],
             fails=(401, 404, 503),
-        )
+        ),
+        "delete": _operation(
+            "cancel_job",
+            "Cancel a running job, and wait for its end",
+            tag="jobs",
+            result=_JOB,
+            parameters=[_JOB_ID],
+            fails=(401, 404, 409, 422, 503),
+        ),
     },
     "/api/v1/media/{token}": {
         "get": _operation(

@@ -39,6 +39,12 @@ JOB_HEADERS: Final = [
         "description": "Makes the call a job whose result is held so many seconds after its end; above 0, at most 600.",
         "schema": {"type": "number", "exclusiveMinimum": 0, "maximum": 600},
     },
+    {
+        "name": "X-Job-Timeout",
+        "in": "header",
+        "description": "Seconds of work past which the job ends as a 408; above 0, at most 86400. For jobs only.",
+        "schema": {"type": "number", "exclusiveMinimum": 0, "maximum": 86400},
+    },
 ]
 ENVELOPE: Final = {
     "success": {"type": "boolean", "const": True},

@@ -10,6 +10,7 @@ from typing import Any
 import structlog
 import trio
 
+from penelope.jobs.model import Job
 from penelope.outcome import success
 from penelope.pages.driver import Body
 from penelope.pages.manager import Page
@@ -30,6 +31,7 @@ class Planned:
         kind: for the request log: `plugin`, `primitive` or `op`.
         route, method: of the request.
         lease: the token of `X-Lease`; None without one.
+        traceparent: of the request, as it came; None: it had none, or a bad one.
         limit_s: seconds of work after which it is ended with a `408`; None: no limit.
     """
 
@@ -42,6 +44,7 @@ class Planned:
     lease: str | None
     make_body: MakeBody
     limit_s: float | None = None
+    traceparent: str | None = None
 
 
 @dataclass(eq=False, slots=True)
@@ -49,8 +52,14 @@ class Live:
     """A call at work or in line, for `/activity` and the tree. Times are epoch seconds.
 
     Attributes:
+        checkpoint: the plugin's last one, JSON text; None: there was none.
         claimed: it has its page. Until then `scope` may be cancelled by a client that leaves; from then on its work
             runs to its end whoever listens.
+        scope: of all of it, from its place in line on.
+        work: of its work on the page; its deadline is the limit.
+        cancelled: a client asked for its end, before it had one.
+        end: the job as it ended; None: it has not, the worker stopped before, or it is a plain call.
+        over: set when its page is free again and `end` is what it will be.
     """
 
     call: Planned
@@ -58,8 +67,19 @@ class Live:
     job_id: str | None = None
     fraction: float = 0.0
     note: str = ""
+    checkpoint: str | None = None
     claimed: bool = False
+    cancelled: bool = False
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+    work: trio.CancelScope = field(default_factory=trio.CancelScope)
+    end: Job | None = None
+    over: trio.Event = field(default_factory=trio.Event)
+
+    def cancel(self) -> None:
+        """End its work, unless that is over or past its limit already; immediate."""
+        if not self.work.cancel_called:
+            self.cancelled = True
+            self.work.cancel(reason="a client cancelled the job")
 
 
 def plugin_body(plugin: Plugin, arguments: dict[str, Any]) -> MakeBody:

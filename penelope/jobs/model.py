@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Final
 
 MAX_TTL_S: Final = 600.0
+MAX_LIMIT_S: Final = 24 * 3600.0
 MAX_JOBS: Final = 1000
 WEBHOOK_ATTEMPTS_S: Final = (0.0, 60.0, 300.0, 600.0)
 WEBHOOK_TIMEOUT_S: Final = 10.0
@@ -21,6 +22,7 @@ class State(Enum):
     RUNNING = "running"
     DONE = "done"
     INTERRUPTED = "interrupted"
+    CANCELLED = "cancelled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,8 @@ class Job:
     job_id: 16 hex digits.
     way: how the result reaches the client; never both.
     request_id: of the request that started it.
+    limit_s: seconds of work past which it is ended; None: no limit.
+    traceparent: of the request that started it, as it came; None: it had none, or a bad one.
     finished_at: None while it runs, like `status` and `result`.
     status: what the plain call would have answered.
     result: its envelope, JSON text.
@@ -62,6 +66,8 @@ class Job:
     way: Way
     request_id: str
     started_at: float
+    limit_s: float | None = None
+    traceparent: str | None = None
     state: State = State.RUNNING
     finished_at: float | None = None
     status: int | None = None

@@ -1,40 +1,77 @@
-"""Does a plugin call ask to be a job, and which way? Read from its headers alone.
+"""Does a plugin call ask to be a job, which way, and how? Read from its headers alone.
 
-Source: contract, section 5; the owner's document, "Two ways, never both".
+Source: contract, sections 5 and 11; the owner's document, "Two ways, never both".
 """
 
 import ipaddress
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
 from penelope.errors import BadOptions
-from penelope.jobs.model import MAX_TTL_S, Polling, Way, Webhook
+from penelope.jobs.model import MAX_LIMIT_S, MAX_TTL_S, Polling, Way, Webhook
 
 CALLBACK_HEADER: Final = "X-Callback-Url"
 TTL_HEADER: Final = "X-Result-Ttl"
+LIMIT_HEADER: Final = "X-Job-Timeout"
+KEY_HEADER: Final = "Idempotency-Key"
 MAX_URL_CHARS: Final = 2048
+MAX_KEY_CHARS: Final = 255
 
 _DECIMAL = re.compile(r"[0-9]{1,9}(\.[0-9]{1,18})?", re.ASCII)
-_URL_CHARACTERS = re.compile(r"[!-~]+", re.ASCII)
+_VISIBLE = re.compile(r"[!-~]+", re.ASCII)
 _HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,62})(\.[A-Za-z0-9_-]{1,63})*\.?", re.ASCII)
 _BRACKETED = re.compile(r"\[([0-9A-Fa-f:.]+)\](:[0-9]*)?", re.ASCII)
 # What the client that POSTs takes for an address, dots or not: `1-2-3-4` too.
 _LIKE_IPV4 = re.compile(r"[0-9.]+|[0-9]+.[0-9]+.[0-9]+.[0-9]+", re.ASCII)
 
 
-def parse(headers: Iterable[tuple[str, str]]) -> Way | None:
-    """How the job's result is to reach the client; None: the call is a plain one.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobOptions:
+    """What a call that is a job asks for besides its work.
+
+    Attributes:
+        way: how its result is to reach the client.
+        limit_s: seconds of work past which it is to be ended; None: no limit.
+        key: under which a repeated start is known as one; None: each start is a new one.
+    """
+
+    way: Way
+    limit_s: float | None = None
+    key: str | None = None
+
+
+def parse(headers: Iterable[tuple[str, str]]) -> JobOptions | None:
+    """What the job is to be like; None: the call is a plain one.
 
     Args:
         headers: all of the request's, repeated ones as often as they came; names in any case.
 
     Raises:
-        BadOptions: both ways at once, a header twice, or a bad value (an empty one is bad, not absent).
+        BadOptions: both ways at once, a header twice, a bad value (an empty one is bad, not absent), or one that is for
+            jobs on a call that is none.
     """
+    found = _found(headers)
+    way = _way(found)
+    if way is None:
+        if stray := found.keys() & {LIMIT_HEADER, KEY_HEADER}:
+            raise BadOptions(
+                f"{min(stray)} is for the start of a job: it needs {CALLBACK_HEADER} or {TTL_HEADER} beside it"
+            )
+        return None
+    return JobOptions(
+        way=way,
+        limit_s=_seconds(found, LIMIT_HEADER, MAX_LIMIT_S),
+        key=_key(found[KEY_HEADER]) if KEY_HEADER in found else None,
+    )
+
+
+def _found(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """The headers that are read here, under their own names."""
     found: dict[str, str] = {}
-    known = {CALLBACK_HEADER.lower(): CALLBACK_HEADER, TTL_HEADER.lower(): TTL_HEADER}
+    known = {name.lower(): name for name in (CALLBACK_HEADER, TTL_HEADER, LIMIT_HEADER)}
     for name, value in headers:
         header = known.get(name.lower())
         if header is None:
@@ -42,24 +79,39 @@ def parse(headers: Iterable[tuple[str, str]]) -> Way | None:
         if header in found:
             raise BadOptions(f"{header} is given more than once")
         found[header] = value
-    if len(found) == 2:
+    return found
+
+
+def _way(found: dict[str, str]) -> Way | None:
+    if CALLBACK_HEADER in found and TTL_HEADER in found:
         raise BadOptions(f"{CALLBACK_HEADER} and {TTL_HEADER} are both given: a job has one way, never both")
     if CALLBACK_HEADER in found:
         return Webhook(_url(found[CALLBACK_HEADER]))
-    if TTL_HEADER in found:
-        return Polling(_ttl(found[TTL_HEADER]))
-    return None
+    ttl = _seconds(found, TTL_HEADER, MAX_TTL_S)
+    return None if ttl is None else Polling(ttl)
 
 
-def _ttl(value: str) -> float:
+def _seconds(found: dict[str, str], header: str, most: float) -> float | None:
+    """A header's number of seconds; None: it is not there."""
+    value = found.get(header)
+    if value is None:
+        return None
     if not _DECIMAL.fullmatch(value):
-        raise BadOptions(f"{TTL_HEADER} is {_quoted(value)}: it must be a plain decimal number of seconds")
-    ttl = float(value)
-    if not 0 < ttl <= MAX_TTL_S:
-        raise BadOptions(
-            f"{TTL_HEADER} is {_quoted(value)}: it must be above 0 and at most {MAX_TTL_S:.0f} seconds"
-        )
-    return ttl
+        raise BadOptions(f"{header} is {_quoted(value)}: it must be a plain decimal number of seconds")
+    seconds = float(value)
+    if not 0 < seconds <= most:
+        raise BadOptions(f"{header} is {_quoted(value)}: it must be above 0 and at most {most:.0f} seconds")
+    return seconds
+
+
+def _key(value: str) -> str:
+    if not value:
+        raise BadOptions(f"{KEY_HEADER} is empty")
+    if len(value) > MAX_KEY_CHARS:
+        raise BadOptions(f"{KEY_HEADER} has {len(value)} characters: at most {MAX_KEY_CHARS} are taken")
+    if not _VISIBLE.fullmatch(value):
+        raise BadOptions(f"{KEY_HEADER} is {_quoted(value)}: only visible ASCII characters are taken")
+    return value
 
 
 def _url(value: str) -> str:
@@ -74,7 +126,7 @@ def _fault(value: str) -> str | None:
         return "is empty"
     if len(value) > MAX_URL_CHARS:
         return f"has {len(value)} characters: at most {MAX_URL_CHARS} are taken"
-    if not _URL_CHARACTERS.fullmatch(value) or "\\" in value:
+    if not _VISIBLE.fullmatch(value) or "\\" in value:
         return f"is {_quoted(value)}: it has a space, a backslash, or a control or non-ASCII character"
     if re.search(r"%(0[0-9A-Fa-f]|1[0-9A-Fa-f]|7[Ff])", value):
         return f"is {_quoted(value)}: it hides a control character behind a percent sign"

@@ -6,20 +6,22 @@ Source: contract, sections 2, 5 and 8; design, section 4.
 import os
 import secrets
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 import structlog
 import trio
 
 from penelope.clock import Clock
-from penelope.errors import Stopping, StoreBusy, StoreFull
+from penelope.errors import Stopping, StoreBusy, StoreFull, TimedOut
 from penelope.jobs import transitions
 from penelope.jobs.calls import Live
 from penelope.jobs.ends import JobEnds
-from penelope.jobs.model import Job, Way, Webhook
+from penelope.jobs.model import Job, State, Webhook
+from penelope.jobs.options import JobOptions
 from penelope.jobs.store import JobStore
 from penelope.jobs.ticket import Ticket
-from penelope.outcome import Outcome, failure
+from penelope.outcome import Outcome, failure, from_error
 from penelope.pages.claim import Holder
 from penelope.pages.driver import Tab
 from penelope.pages.manager import PageManager
@@ -31,6 +33,8 @@ from penelope.store.request_log import Entry, RequestLog
 JOB_ID_BYTES: Final = 8
 MAX_NOTE_CHARS: Final = 200
 STORE_GRACE_S: Final = 15.0
+# Playwright has no limit of its own for `evaluate`, `title` and others; where it has one, that one comes first.
+LIMIT_SLACK_S: Final = 1.0
 
 log = structlog.get_logger("penelope.jobs")
 
@@ -77,16 +81,22 @@ class Runner:
                 async with self._pages.claim(call.page, holder, call.lease, at_once=False) as tab:
                     await trio.lowlevel.checkpoint_if_cancelled()  # the client left as its turn came
                     live.claimed = True
+                    if call.limit_s is not None:
+                        live.work.deadline = trio.current_time() + call.limit_s + LIMIT_SLACK_S
                     outcome = await self._work(live, tab)
+                    if outcome is None:
+                        late = TimedOut(f"{call.what} took longer than {call.limit_s:g} s")
+                        outcome = from_error(late, call.page.page_id)
                     status = outcome.status
                     ticket.give(outcome)
         except Exception as exc:  # the request's to answer; a bug must not end the other calls
             _refuse(ticket, exc)
         finally:
             self._lives.over(live, status)
+            live.over.set()
             ticket.refuse(_stopped())
 
-    async def job(self, live: Live, way: Way, ticket: Ticket[Job]) -> None:
+    async def job(self, live: Live, options: JobOptions, ticket: Ticket[Job]) -> None:
         """Run a job: hold the page, store the row, answer the request, run, store the end, hand over.
 
         A stop leaves the row `running`, as a crash does: the next start reads it.
@@ -96,64 +106,98 @@ class Runner:
             job_id=secrets.token_hex(JOB_ID_BYTES),
             page_id=call.page.page_id,
             plugin=call.what,
-            way=way,
+            way=options.way,
             request_id=call.request_id,
             started_at=live.since,
+            limit_s=options.limit_s,
+            traceparent=call.traceparent,
         )
         live.job_id = job.job_id
-        ended: Job | None = None
         try:
             with live.scope:
                 holder = Holder(what=call.what, job_id=job.job_id, since=live.since)
                 async with self._pages.claim(call.page, holder, call.lease, at_once=True) as tab:
                     if self._ends.owed:  # the page's last job must be over in the store, too
                         await self._ends.flush()
+                    self._lives.began(live)  # already: a job that others can know of can be cancelled
                     # A row that is stored is answered with its 202: a stop in between leaves it to the next start.
                     with trio.CancelScope(shield=True):
                         await self._store.insert(job)
                     trio.lowlevel.current_task().name = f"job {job.job_id} of {call.what} on {job.page_id}"
                     live.claimed = True
-                    self._lives.began(live)
                     self._log(live, "begin")
                     ticket.give(job)
-                    outcome = await self._work(live, tab)
-                    ended = transitions.finish(job, outcome, self._clock.now())
-                    with trio.move_on_after(STORE_GRACE_S, shield=True):  # a stop must not lose what is known
-                        ended = await self._finish(job, ended)
-                    self._log(live, "end", ended.status)
+                    await self._run(live, job, tab)
         except Exception as exc:  # the request's to answer; a bug must not end the other calls
             _refuse(ticket, exc)
         finally:
-            self._lives.over(live, None if ended is None else ended.status)
+            self._lives.over(live, None if live.end is None else live.end.status)
+            live.over.set()
             ticket.refuse(_stopped())
-        if ended is not None and isinstance(way, Webhook):
-            self._deliver(ended)
+        if live.end is not None and isinstance(live.end.way, Webhook):
+            self._deliver(live.end)
 
-    async def _finish(self, job: Job, ended: Job) -> Job:
-        """Note the end; one that the store can never take, e.g. a result of 1 GB, becomes an end that says so."""
+    async def _run(self, live: Live, job: Job, tab: Tab) -> None:
+        """Work the page until the job ends, and note how. This task alone does: a job has one end, whoever asks for it.
+
+        Raises:
+            trio.Cancelled: the worker stops. The job has no end then, but for one that its client had asked for.
+        """
+        if job.limit_s is not None:
+            live.work.deadline = trio.current_time() + job.limit_s
+        outcome: Outcome | None = None
+        try:
+            outcome = await self._work(live, tab)
+        except trio.Cancelled:
+            if live.cancelled:
+                await self._end(live, job, None)  # noqa: ASYNC102  # shielded and bounded there
+            raise
+        await self._end(live, job, outcome)
+
+    async def _end(self, live: Live, job: Job, outcome: Outcome | None) -> None:
+        """Note the end; `outcome` None: the plugin was cut off before it had one."""
+        now = self._clock.now()
+        known = replace(job, checkpoint=live.checkpoint)
+        if outcome is not None:
+            ended = transitions.finish(job, outcome, now)
+        elif live.cancelled:
+            ended = transitions.cancel(known, now)
+        else:
+            ended = transitions.time_out(known, now)
+        live.end = ended
+        with trio.move_on_after(STORE_GRACE_S, shield=True):  # a stop must not lose what is known
+            live.end = await self._store_end(ended)
+        self._log(live, "end", live.end.status)
+
+    async def _store_end(self, ended: Job) -> Job:
+        """Tell the store; an end that it can never take, e.g. a result of 1 GB, becomes an end that says so."""
         try:
             await self._ends.finish(ended)
         except Exception:
-            log.exception("a job's end cannot be stored", job_id=job.job_id, chars=len(ended.result or ""))
+            log.exception("a job's end cannot be stored", job_id=ended.job_id, chars=len(ended.result or ""))
             text = "the result could not be stored; the worker's log has the details"
-            outcome = failure(500, text, page_id=job.page_id, kind="worker")
-            ended = transitions.finish(job, outcome, ended.ended_at)
+            status = ended.status if ended.state is State.CANCELLED else 500
+            outcome = failure(status or 500, text, page_id=ended.page_id, kind="worker")
+            ended = replace(ended, status=outcome.status, result=outcome.text)
             await self._ends.finish(ended)
         return ended
 
-    async def _work(self, live: Live, tab: Tab) -> Outcome:
-        """What the call comes to. A bug of the worker's own is an outcome too: it must not end the other calls."""
+    async def _work(self, live: Live, tab: Tab) -> Outcome | None:
+        """What the call comes to; None: it was cut off, by a client or by its limit.
+
+        A bug of the worker's own is an outcome too: it must not end the other calls.
+        """
         call = live.call
         host = CallHost(live, self._store, self._media)
         try:
-            outcome = await work(tab, call.make_body(live, host), name=call.what, limit_s=call.limit_s)
+            outcome = await work(tab, call.make_body(live, host), name=call.what, scope=live.work)
         except Exception:
             log.exception("the worker failed on a call", work=call.what)
             text = "the worker failed on this call; its log has the details"
             outcome = failure(500, text, page_id=call.page.page_id, kind="worker")
         call.page.line.settling()
         if self._pages.driver.health.up:
-            await self._pages.save_cookies(noted=outcome.ok and tab.cookies_noted)
+            await self._pages.save_cookies(noted=outcome is not None and outcome.ok and tab.cookies_noted)
         return outcome
 
     def _log(self, live: Live, phase: str, status: int | None = None) -> None:
@@ -191,6 +235,7 @@ class CallHost(Host):
         if self._live.job_id is None:
             await trio.lowlevel.checkpoint()
             return
+        self._live.checkpoint = text
         try:
             await self._store.checkpoint(self._live.job_id, text)
         except (StoreBusy, StoreFull) as exc:  # an older one stays; the plugin's work is worth more

@@ -17,7 +17,7 @@ from penelope.store.database import Database
 
 _COLUMNS: Final = (
     "j.job_id, j.page_id, j.plugin, j.callback, j.ttl, j.request_id, j.state, j.started_at, j.finished_at, "
-    "j.attempts, j.last_at, j.error"
+    "j.attempts, j.last_at, j.error, j.limit_s, j.traceparent"
 )
 # Two counts, each by its partial index: one with OR reads every row, and jobs past their time stay until the sweep.
 _HELD: Final = """
@@ -25,8 +25,8 @@ _HELD: Final = """
          + (SELECT count(*) FROM jobs WHERE forget_at > :now)
 """
 _INSERT: Final = """
-    INSERT INTO jobs (job_id, page_id, plugin, callback, ttl, request_id, state, started_at)
-    VALUES (:job_id, :page_id, :plugin, :callback, :ttl, :request_id, 'running', :started_at)
+    INSERT INTO jobs (job_id, page_id, plugin, callback, ttl, request_id, state, started_at, limit_s, traceparent)
+    VALUES (:job_id, :page_id, :plugin, :callback, :ttl, :request_id, 'running', :started_at, :limit_s, :traceparent)
 """
 _FINISH: Final = """
     UPDATE jobs SET state = :state, finished_at = :finished_at, forget_at = :forget_at
@@ -229,6 +229,8 @@ def _row(job: Job) -> dict[str, Any]:
         "attempts": job.attempts,
         "last_at": job.last_at,
         "error": job.error,
+        "limit_s": job.limit_s,
+        "traceparent": job.traceparent,
     }
 
 
@@ -249,4 +251,6 @@ def _job(row: sqlite3.Row) -> Job:
         attempts=row["attempts"],
         last_at=row["last_at"],
         error=row["error"],
+        limit_s=row["limit_s"],
+        traceparent=row["traceparent"],
     )

@@ -24,7 +24,8 @@ from penelope.jobs.deliveries import Deliveries
 from penelope.jobs.delivery import open_client
 from penelope.jobs.ends import JobEnds
 from penelope.jobs.lag import LoopLag
-from penelope.jobs.model import Job, Way
+from penelope.jobs.model import Job
+from penelope.jobs.options import JobOptions
 from penelope.jobs.recovery import recover
 from penelope.jobs.runner import Runner
 from penelope.jobs.store import JobStore
@@ -144,7 +145,7 @@ class Supervisor:
                 live.scope.cancel(reason="the client left the line")
             raise
 
-    async def start_job(self, call: Planned, way: Way) -> Job:
+    async def start_job(self, call: Planned, options: JobOptions) -> Job:
         """Start a job; it is stored and at work once this returns, and does not need the caller any more.
 
         Raises:
@@ -155,8 +156,26 @@ class Supervisor:
         self.refuse_when_unable()
         live, ticket = Live(call=call, since=self._parts.clock.now()), Ticket[Job]()
         name = f"job {call.what} on {call.page.page_id}"
-        self._spawn(self._runner.job, live, way, ticket, name=name, request_id=call.request_id)
+        self._spawn(self._runner.job, live, options, ticket, name=name, request_id=call.request_id)
         return await ticket.wait()
+
+    async def cancel_job(self, job_id: str) -> Job | None:
+        """End a running job's plugin, and wait for the job's end. Once asked for it comes, whoever waits.
+
+        Returns:
+            The job as it ended, by this or by itself in the same moment; its page is free. None: no such job runs.
+
+        Raises:
+            Stopping: the worker stopped before the job ended.
+        """
+        live = next((live for live in self.lives if live.job_id == job_id), None)
+        if live is None:
+            return None
+        live.cancel()
+        await live.over.wait()
+        if live.end is None:
+            raise Stopping("the worker stopped before the job ended", headers={"Retry-After": "10"})
+        return live.end
 
     async def run_apart(self, work: Callable[[], Any], *, name: str, request_id: str) -> Any:
         """Run something that a client's leaving must not cut off half-way, e.g. the opening of a page.

@@ -1,32 +1,31 @@
 """One piece of work on a claimed page: in a nursery of the claim's own, its errors made values at the edge.
 
-Source: contract, section 2 (results and kinds), section 3 ("A page heals"); design, section 4.
+Source: contract, section 2 (results and kinds), section 3 ("A page heals"), section 11 (cancel, limit); design,
+section 4.
 """
-
-from typing import Final
 
 import structlog
 import trio
 
-from penelope.errors import BrowserLost, CallFailed, PenelopeError, TimedOut, Unavailable
-from penelope.outcome import Outcome, failure, from_error
+from penelope.errors import BrowserLost, CallFailed, PenelopeError, Unavailable
+from penelope.outcome import Outcome, failure
 from penelope.pages.driver import Body, Healing, Tab
 from penelope.plugin import PluginError, checked_status
-
-LIMIT_SLACK_S: Final = 1.0
 
 log = structlog.get_logger("penelope.calls")
 
 
-async def work(tab: Tab, body: Body[str], *, name: str, limit_s: float | None = None) -> Outcome:
+async def work(tab: Tab, body: Body[str], *, name: str, scope: trio.CancelScope) -> Outcome | None:
     """Run `body`, which gives the envelope of its result, to its end; then make sure that the page answers.
 
     Whatever the body does becomes an outcome: a helper of one plugin that fails must not end the other calls.
 
     Args:
         name: of the plugin or the primitive, for log lines.
-        limit_s: seconds that the work may take; None: as many as it wants. Playwright has no limit of its own for
-            `evaluate`, `title` and others; where it has one, that one gets its chance first.
+        scope: the caller's, not yet entered: its deadline, or its cancel, ends the body.
+
+    Returns:
+        None: the scope cut the body off. What it says from then on, a result or an error, counts no more.
 
     Raises:
         trio.Cancelled: the worker stops. What the body did is unknown then, and nothing is said about it.
@@ -37,23 +36,21 @@ async def work(tab: Tab, body: Body[str], *, name: str, limit_s: float | None = 
     async def run() -> None:
         nonlocal outcome, browser_lost
         try:
-            outcome = Outcome(200, await tab.run(body, name=name))
+            text = await tab.run(body, name=name)
+            outcome = None if scope.cancel_called else Outcome(200, text)
         except Exception as error:
             # Here already: Trio writes the repr of what a task dies of, and that may raise.
-            outcome = _outcome(error, tab.page_id, name)
             browser_lost = isinstance(_first(error), BrowserLost)
+            outcome = None if scope.cancel_called else _outcome(error, tab.page_id, name)
 
     try:
-        async with trio.open_nursery() as claim:
-            if limit_s is not None:
-                claim.cancel_scope.deadline = trio.current_time() + limit_s + LIMIT_SLACK_S
-            claim.start_soon(run, name=f"work {name}")
+        with scope:
+            async with trio.open_nursery() as claim:  # noqa: ASYNC112  # the work's own task is what `/tree` shows
+                claim.start_soon(run, name=f"work {name}")
     except* Exception as group:
         outcome = _outcome(group, tab.page_id, name)
-    if outcome is None:  # the limit passed
-        outcome = from_error(TimedOut(f"{name} took longer than {limit_s:g} s"), tab.page_id)
     # A browser that is gone is started again, its pages with it, by the driver: whoever waits is told now.
-    if not outcome.ok and not browser_lost:
+    if (outcome is None or not outcome.ok) and not browser_lost:
         await _heal(tab)
     return outcome
 

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from penelope.jobs.model import Job, Polling, State, Webhook
 from penelope.jobs.schedule import Verdict, forget_at, next_attempt, verdict
-from penelope.jobs.transitions import Attempt, attempted, finish, interrupt
+from penelope.jobs.transitions import Attempt, attempted, cancel, finish, interrupt, time_out
 from penelope.outcome import Outcome
 
 MOMENTS = (0.0, 60.0, 300.0, 600.0)
@@ -49,9 +49,9 @@ class JobLife(RuleBasedStateMachine):
     def begin(self) -> None:
         self.started(Webhook("http://h/"))
 
-    @rule(way=WAYS)
+    @rule(way=WAYS, limit_s=st.sampled_from([None, 0.5, 3600.0]))
     @precondition(lambda self: self.up and len(self.store) < 4)
-    def started(self, way: Webhook | Polling) -> None:
+    def started(self, way: Webhook | Polling, limit_s: float | None = None) -> None:
         self.count += 1
         job = Job(
             job_id=f"{self.count:016x}",
@@ -60,6 +60,7 @@ class JobLife(RuleBasedStateMachine):
             way=way,
             request_id="r",
             started_at=self.now,
+            limit_s=limit_s,
         )
         self.store[job.job_id] = job
 
@@ -69,11 +70,21 @@ class JobLife(RuleBasedStateMachine):
         job = data.draw(st.sampled_from(self._in(State.RUNNING)))
         self.store[job.job_id] = finish(job, OUTCOME, self.now)
 
+    @rule(data=st.data())
+    @precondition(lambda self: self.up and self._in(State.RUNNING))
+    def cancelled(self, data: st.DataObject) -> None:
+        """As a client asks, of a job with or without a limit."""
+        job = data.draw(st.sampled_from(self._in(State.RUNNING)))
+        self.store[job.job_id] = cancel(job, self.now)
+
     @rule(seconds=SECONDS, data=st.data())
     @precondition(lambda self: self.up)
     def hours_pass(self, seconds: int, data: st.DataObject) -> None:
         """The worker lives: every attempt is made when the core says, and its outcome stored."""
         until = self.now + seconds
+        for job in self._in(State.RUNNING):
+            if job.limit_s is not None and job.started_at + job.limit_s <= until:
+                self.store[job.job_id] = time_out(job, max(self.now, job.started_at + job.limit_s))
         while (next_one := self._next(until)) is not None:
             due, job = next_one
             self.now = max(self.now, due)
@@ -192,6 +203,13 @@ class JobLife(RuleBasedStateMachine):
                     assert self.now <= deadline + 10, "a webhook job outlived its deadline"
                     # A worker that is up has made every attempt that is due.
                     assert job.attempts < 4
+
+    @invariant()
+    def a_limit_holds(self) -> None:
+        """Past it the job ends."""
+        if self.up:
+            for job in self._in(State.RUNNING):
+                assert job.limit_s is None or self.now <= job.started_at + job.limit_s
 
     @invariant()
     def polling_jobs_are_never_posted(self) -> None:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from penelope.errors import BadOptions
 from penelope.jobs.delivery import receiver
-from penelope.jobs.model import Polling, Webhook
-from penelope.jobs.options import CALLBACK_HEADER, MAX_URL_CHARS, TTL_HEADER, parse
+from penelope.jobs.model import Polling, Way, Webhook
+from penelope.jobs.options import CALLBACK_HEADER, LIMIT_HEADER, MAX_URL_CHARS, TTL_HEADER, JobOptions, parse
 
 HOSTLIKE = st.text("ab1-._:[]@%x\\ \x00é0", max_size=12) | st.from_regex(
     r"(xn--)?[a-z0-9_-]{1,5}([.-][0-9]{1,3}){0,4}", fullmatch=True
@@ -41,11 +41,11 @@ URLLIKE = st.builds(
 def test_an_accepted_callback_can_be_called(url: str) -> None:
     """`X-Callback-Url` is absolute, http(s), has a host, a port in range and no control characters."""
     try:
-        way = parse([(CALLBACK_HEADER, url)])
+        asked = parse([(CALLBACK_HEADER, url)])
     except BadOptions as exc:
         refused = exc
     else:
-        assert Webhook(url) == way
+        assert JobOptions(way=Webhook(url)) == asked
         _can_be_called(url)
         return
     assert CALLBACK_HEADER in refused.message
@@ -81,7 +81,7 @@ def test_a_good_callback_is_taken_as_it_is(
         f"{scheme}://{host}{'' if port is None else f':{port}'}/{path}{'' if query is None else '?' + query}"
     )
 
-    assert Webhook(url) == parse([(CALLBACK_HEADER, url)])
+    assert JobOptions(way=Webhook(url)) == parse([(CALLBACK_HEADER, url)])
 
 
 @given(
@@ -89,7 +89,7 @@ def test_a_good_callback_is_taken_as_it_is(
 )
 def test_a_plain_decimal_is_a_ttl(text: str) -> None:
     """`0 < ttl ≤ 600`, a plain decimal."""
-    assert Polling(float(text)) == parse([(TTL_HEADER, text)])
+    assert JobOptions(way=Polling(float(text))) == parse([(TTL_HEADER, text)])
 
 
 BAD_TTLS = (
@@ -109,11 +109,12 @@ def test_anything_else_is_no_ttl(text: str) -> None:
 def test_a_ttl_is_in_range_or_refused(text: str) -> None:
     """`0 < ttl ≤ 600`."""
     try:
-        way = parse([(TTL_HEADER, text)])
+        asked = parse([(TTL_HEADER, text)])
     except BadOptions:
         return
-    assert isinstance(way, Polling)
-    assert 0 < way.ttl <= 600
+    assert asked is not None
+    assert isinstance(asked.way, Polling)
+    assert 0 < asked.way.ttl <= 600
     assert set(text) <= set("0123456789.")
 
 
@@ -127,12 +128,48 @@ VALUES = st.sampled_from(["", "60", "http://h/", "bad"])
 def test_one_header_once(headers: list[tuple[tuple[str, str], str]]) -> None:
     """Never both; repeated headers are `400`; a header that is there but empty is a bad value, not an absent one."""
     given_headers = [("Host", "x"), *((cased, value) for (_, cased), value in headers)]
-    good = {(CALLBACK_HEADER, "http://h/"): Webhook("http://h/"), (TTL_HEADER, "60"): Polling(60.0)}
+    good: dict[tuple[str, str], Way] = {
+        (CALLBACK_HEADER, "http://h/"): Webhook("http://h/"),
+        (TTL_HEADER, "60"): Polling(60.0),
+    }
     match headers:
         case []:
             assert parse(given_headers) is None
         case [((name, _), value)] if (name, value) in good:
-            assert good[name, value] == parse(given_headers)
+            assert JobOptions(way=good[name, value]) == parse(given_headers)
         case _:
             with pytest.raises(BadOptions):
                 parse(given_headers)
+
+
+# A limit, which only a job may have
+
+TTL = (TTL_HEADER, "60")
+
+
+@given(st.integers(1, 86400).flatmap(lambda n: st.sampled_from([f"{n}", f"0{n}", f"{n - 1}.5"])))
+def test_a_plain_decimal_is_a_limit(text: str) -> None:
+    """`X-Job-Timeout: <seconds>`, by the rules of the ttl; a day at most."""
+    assert JobOptions(way=Polling(60.0), limit_s=float(text)) == parse([TTL, (LIMIT_HEADER, text)])
+
+
+@pytest.mark.parametrize("text", [*BAD_TTLS, "", " ", " 5", "5\n", "86400.1"])
+def test_anything_else_is_no_limit(text: str) -> None:
+    """J81: `400` each."""
+    if text in {"600.001", "601"}:
+        assert parse([TTL, (LIMIT_HEADER, text)]) is not None
+        return
+    with pytest.raises(BadOptions, match=LIMIT_HEADER):
+        parse([TTL, (LIMIT_HEADER, text)])
+
+
+def test_a_limit_twice() -> None:
+    """Repeated headers are `400`."""
+    with pytest.raises(BadOptions, match="more than once"):
+        parse([TTL, (LIMIT_HEADER, "5"), (LIMIT_HEADER.lower(), "5")])
+
+
+def test_what_is_for_jobs_on_a_plain_call() -> None:
+    """On a call that is no job: `400`, naming the header."""
+    with pytest.raises(BadOptions, match=f"{LIMIT_HEADER} is for the start of a job"):
+        parse([(LIMIT_HEADER, "5")])

@@ -11,13 +11,23 @@ from hypothesis import strategies as st
 
 from penelope.jobs.model import Job, Polling, State, Webhook
 from penelope.jobs.schedule import Verdict
-from penelope.jobs.transitions import MOVES, Attempt, IllegalMove, attempted, finish, interrupt
+from penelope.jobs.transitions import (
+    MOVES,
+    Attempt,
+    IllegalMove,
+    attempted,
+    cancel,
+    finish,
+    interrupt,
+    time_out,
+)
 from penelope.outcome import Outcome
 from tests.core import values
 
 OUTCOME = Outcome(200, '{"success": true, "page_id": "main"}')
 TO: dict[State, Callable[[Job, float], Job]] = {
     State.DONE: lambda job, now: finish(job, OUTCOME, now),
+    State.CANCELLED: cancel,
     State.INTERRUPTED: interrupt,
 }
 HOOK = Webhook("http://h/")
@@ -31,9 +41,10 @@ def a_job(state: State) -> Job:
     return replace(job, state=state, finished_at=NOW, status=200, result=OUTCOME.text)
 
 
-def test_the_table_has_two_moves() -> None:
-    """A job runs, then is done or interrupted, once."""
-    assert {(State.RUNNING, State.DONE), (State.RUNNING, State.INTERRUPTED)} == MOVES
+def test_the_table_has_three_moves() -> None:
+    """A job runs, then is done, cancelled or interrupted, once."""
+    ends = (State.DONE, State.CANCELLED, State.INTERRUPTED)
+    assert {(State.RUNNING, end) for end in ends} == MOVES
 
 
 @pytest.mark.parametrize(("state", "to"), list(itertools.product(State, TO)))
@@ -66,20 +77,46 @@ def test_a_checkpoint_of_any_depth_is_kept_as_it_is(depth: int) -> None:
     assert not json.loads(shown.result.replace(checkpoint, "[]"))["success"]
 
 
+CUT: list[tuple[Callable[[Job, float], Job], State, int, str, dict[str, str]]] = [
+    (interrupt, State.INTERRUPTED, 503, "job interrupted: the worker stopped before it ended", {}),
+    (cancel, State.CANCELLED, 499, "job cancelled: a client asked for its end", {}),
+    (
+        time_out,
+        State.DONE,
+        408,
+        "job timed out: it took longer than its limit of 2.5 s",
+        {"kind": "timeout"},
+    ),
+]
+
+
+@pytest.mark.parametrize(("move", "state", "status", "error", "more"), CUT, ids=[cut[1].value for cut in CUT])
 @given(values.running(), st.floats(0, 1e6))
-def test_an_interrupted_job_keeps_its_checkpoint(job: Job, later: float) -> None:
-    """The seed's status and error, plus the last `checkpoint` in `result.checkpoint` where there was one."""
-    after = interrupt(job, job.started_at + later)
-    assert (State.INTERRUPTED, 503, job.started_at + later) == (after.state, after.status, after.finished_at)
+def test_a_job_that_is_cut_off_keeps_its_checkpoint(
+    move: Callable[[Job, float], Job],
+    state: State,
+    status: int,
+    error: str,
+    more: dict[str, str],
+    job: Job,
+    later: float,
+) -> None:
+    """The status and the error, plus the last `checkpoint` in `result.checkpoint` where there was one."""
+    after = move(replace(job, limit_s=2.5), job.started_at + later)
+    assert (state, status, job.started_at + later) == (after.state, after.status, after.finished_at)
     assert after.result is not None
     result = json.loads(after.result)
     if job.checkpoint is not None:
         assert json.loads(job.checkpoint) == result.pop("checkpoint")
-    assert [
-        ("success", False),
-        ("error", "job interrupted: the worker stopped before it ended"),
-        ("page_id", job.page_id),
-    ] == list(result.items())
+    assert [("success", False), ("error", error), ("page_id", job.page_id), *more.items()] == list(
+        result.items()
+    )
+
+
+def test_a_job_without_a_limit_does_not_time_out() -> None:
+    """Without the header a job may take as long as it wants."""
+    with pytest.raises(IllegalMove):
+        time_out(a_job(State.RUNNING), NOW)
 
 
 @given(

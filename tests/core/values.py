@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from penelope.jobs.model import MAX_TTL_S, Job, Polling, State, Way, Webhook
+from penelope.jobs.model import MAX_LIMIT_S, MAX_TTL_S, Job, Polling, State, Way, Webhook
 from penelope.outcome import Outcome
 
 INT64 = st.integers(-(2**63), 2**64)
@@ -43,17 +43,18 @@ def running(draw: st.DrawFn, way: Way | None = None) -> Job:
         way=draw(WAYS) if way is None else way,
         request_id="r-1",
         started_at=draw(EPOCH),
+        limit_s=draw(st.none() | st.floats(0, MAX_LIMIT_S, exclude_min=True)),
         checkpoint=draw(st.none() | JSON.map(json.dumps)),
     )
 
 
 @st.composite
 def ended(draw: st.DrawFn, way: Way | None = None) -> Job:
-    """A job that ended, done or interrupted, before its first attempt."""
+    """A job that ended, in any way, before its first attempt."""
     job, outcome = draw(running(way)), draw(OUTCOMES)
     return replace(
         job,
-        state=draw(st.sampled_from([State.DONE, State.INTERRUPTED])),
+        state=draw(st.sampled_from([state for state in State if state is not State.RUNNING])),
         finished_at=job.started_at + draw(st.floats(0, 1e5)),
         status=outcome.status,
         result=outcome.text,

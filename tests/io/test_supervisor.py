@@ -11,6 +11,7 @@ import trio
 from penelope.clock import Clock
 from penelope.jobs.calls import Live, Planned
 from penelope.jobs.model import Job, Polling, State, Webhook
+from penelope.jobs.options import JobOptions
 from penelope.jobs.store import JobStore
 from penelope.jobs.supervisor import Parts, open_supervisor
 from penelope.outcome import success
@@ -160,10 +161,12 @@ async def test_cancelled_while_open_it_ends_everything_and_leaves_it_to_the_next
     with trio.fail_after(5), trio.CancelScope() as scope:
         async with open_supervisor(parts) as supervisor:
             main, other = parts.pages.get(MAIN), parts.pages.get("other")
-            posted = await supervisor.start_job(planned(main, trio.lowlevel.checkpoint), Webhook(hole.url))
+            posted = await supervisor.start_job(
+                planned(main, trio.lowlevel.checkpoint), JobOptions(way=Webhook(hole.url))
+            )
             await hole.wait_for(1)
             await until(lambda: main.line.holder is None)
-            job = await supervisor.start_job(planned(main, trio.sleep_forever), Polling(600))
+            job = await supervisor.start_job(planned(main, trio.sleep_forever), JobOptions(way=Polling(600)))
             with trio.CancelScope(shield=True):
                 async with trio.open_nursery() as calling:
                     calling.start_soon(call_plainly, other)
@@ -195,7 +198,7 @@ async def test_a_client_that_leaves_at_any_step_of_a_start_starts_it_or_does_not
             ran.clear()
             before = await parts.store.held(0.0)
             with trio.CancelScope() as scope, cancelling_at(step, scope):
-                await supervisor.start_job(planned(page, note), Polling(600))
+                await supervisor.start_job(planned(page, note), JobOptions(way=Polling(600)))
             await until(lambda: page.line.holder is None and not supervisor.lives)
             assert len(ran) == await parts.store.held(0.0) - before, step
             if not scope.cancel_called:

@@ -1,5 +1,6 @@
 """The plugins of these tests, Trio-flavoured (see `fakes`)."""
 
+from contextlib import suppress
 from typing import Any
 
 import trio
@@ -25,6 +26,19 @@ async def work(call: Call, seconds: float = 1.0, tag: str = "work") -> dict[str,
         raise
     call.page.seen.append(f"{tag} ended")  # type: ignore[attr-defined]
     return {"tag": tag}
+
+
+@plugin("test/stubborn")
+async def stubborn(call: Call, seconds: float = 3.0, says: str = "a result", size: int = 0) -> dict[str, str]:
+    """Swallow the cancel, work on for so long, and then end as if nothing had been."""
+    await call.checkpoint({"done": 7, **({"text": "x" * size} if size else {})})
+    with suppress(trio.Cancelled):  # noqa: ASYNC103  # what no plugin should do
+        await trio.sleep_forever()
+    with trio.CancelScope(shield=True):
+        await trio.sleep(seconds)
+    if says == "an error":
+        raise PluginError("as if it were the plugin's own", status=409)
+    return {"said": says}
 
 
 @plugin("test/fail")
@@ -91,6 +105,5 @@ async def report(call: Call, steps: int = 3, fraction: float | None = None) -> d
     return {"steps": steps}
 
 
-REGISTRY = Registry(
-    {found.name: found for found in map(read_plugin, [echo, work, fail, result, late, file, report])}  # type: ignore[arg-type]
-)
+FUNCTIONS: list[Any] = [echo, work, stubborn, fail, result, late, file, report]
+REGISTRY = Registry({found.name: found for found in map(read_plugin, FUNCTIONS)})

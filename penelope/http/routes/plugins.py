@@ -15,7 +15,7 @@ from penelope.http.envelope import answer, success
 from penelope.http.worker import Worker
 from penelope.jobs import options, views
 from penelope.jobs.calls import Planned, plugin_body
-from penelope.jobs.model import Way
+from penelope.jobs.options import JobOptions
 from penelope.outcome import Outcome
 from penelope.pages import lease as leases
 from penelope.registry import Plugin
@@ -37,10 +37,10 @@ def blueprint(worker: Worker) -> Blueprint:
     async def call(page_id: str, family: str, name: str) -> Response:
         if request.method == "HEAD":  # of every GET route, by the framework's rule; here it would do the work
             raise MethodNotAllowed("HEAD is not allowed here, only GET, POST", headers={"Allow": "GET, POST"})
-        planned, way = await _plan(worker, page_id, f"{family}/{name}")
-        if way is None:
+        planned, asked = await _plan(worker, page_id, f"{family}/{name}")
+        if asked is None:
             return answer(await worker.supervisor.run_plain(planned))
-        job = await worker.supervisor.start_job(planned, way)
+        job = await worker.supervisor.start_job(planned, asked)
         return success(
             views.accepted(job),
             page_id=page_id,
@@ -51,13 +51,13 @@ def blueprint(worker: Worker) -> Blueprint:
     return routes
 
 
-async def _plan(worker: Worker, page_id: str, name: str) -> tuple[Planned, Way | None]:
+async def _plan(worker: Worker, page_id: str, name: str) -> tuple[Planned, JobOptions | None]:
     """Every check of a call, in the contract's order, up to the claim."""
     worker.supervisor.refuse_when_unable()
     plugin = worker.registry.get(name)
     if plugin is None:
         raise NotFound(f"there is no plugin {name!r}")
-    way = options.parse(request.headers.items())
+    asked = options.parse(request.headers.items())
     token = reading.lease_token()
     given = plugin.from_query(reading.query()) if request.method == "GET" else await reading.json_object()
     arguments = plugin.arguments(given)
@@ -73,7 +73,7 @@ async def _plan(worker: Worker, page_id: str, name: str) -> tuple[Planned, Way |
         lease=token,
         make_body=plugin_body(plugin, arguments),
     )
-    return planned, way
+    return planned, asked
 
 
 def _shown(plugin: Plugin) -> dict[str, Any]:
