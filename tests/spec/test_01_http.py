@@ -50,7 +50,7 @@ def check_envelope(answer: httpx.Response, status: int) -> Any:
         ("TRACE", ECHO, 405),
         ("BREW", ECHO, 405),
         ("POST", "/healthz", 405),
-        ("DELETE", "/api/v1/jobs/0000000000000000", 405),
+        ("PATCH", "/api/v1/jobs/0000000000000000", 405),
         ("GET", "/api/v1/main/goto", 405),
         ("GET", f"{ECHO}?nn=1", 400),
         ("GET", f"{ECHO}?text=a%0d%0ab", 400),
