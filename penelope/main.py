@@ -7,26 +7,20 @@ Leaving a block ends everything in it, so a stop is the way back out of this nes
 Source: contract, section 8; design, section 2.
 """
 
-import errno
-import logging
 import signal
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
 
-import psutil
 import structlog
 import trio
-from hypercorn.config import Config
 from hypercorn.trio import serve as serve_app
 from quart_trio import QuartTrio
 
 from penelope import resolver
 from penelope.births import Births, watch_births
 from penelope.clock import Clock
-from penelope.errors import PortTaken
 from penelope.http.app import create_app
+from penelope.http.serving import drop_connections, listening, server_config
 from penelope.http.worker import Worker
 from penelope.jobs.store import JobStore
 from penelope.jobs.supervisor import Parts, Supervisor, open_supervisor
@@ -66,7 +60,7 @@ async def run(settings: Settings, registry: Registry) -> int:
     """
     births = watch_births()
     resolver.install()
-    with hold_store(settings.store), listening(settings.host, settings.port) as port:
+    with hold_store(settings.store), listening(settings.host, settings.port, "PENELOPE_PORT") as port:
         async with open_database(settings.store / "penelope.db") as database:
             clock = await _clock(database)
             persona = PersonaStore(database)
@@ -184,39 +178,10 @@ async def _serve_app(  # noqa: ASYNC128  # Hypercorn calls it
     async with trio.open_nursery() as nursery:
         nursery.start_soon(drop_late_clients)
         trigger = supervisor.drained.wait
-        await serve_app(app, _config(port), shutdown_trigger=trigger, task_status=task_status)
+        await serve_app(
+            app, server_config(port, SERVER_GRACE_S), shutdown_trigger=trigger, task_status=task_status
+        )
         serving.cancel(reason="the server is down")
-
-
-@contextmanager
-def listening(host: str, port: int) -> Iterator[socket.socket]:
-    """Bind the port, which takes no connection yet.
-
-    Raises:
-        PortTaken: it cannot be bound; the message says why.
-    """
-    address = host.strip("[]")
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as bound:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            bound.bind((address, port))
-        except OSError as exc:
-            if exc.errno == errno.EADDRINUSE:
-                raise PortTaken(f"port {port} of {host} is taken: set PENELOPE_PORT to another") from exc
-            raise PortTaken(f"cannot listen on {host}:{port}: {exc.strerror or exc}") from exc
-        yield bound
-
-
-def drop_connections(number: int) -> None:
-    """Shut down the connections that are still open on our port."""
-    for connection in psutil.Process().net_connections("tcp"):
-        if connection.status == psutil.CONN_ESTABLISHED and connection.laddr.port == number:
-            try:
-                with socket.fromfd(connection.fd, socket.AF_INET, socket.SOCK_STREAM) as held:
-                    held.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                continue
 
 
 async def _signals(supervisor: Supervisor, scope: trio.CancelScope) -> None:
@@ -235,19 +200,6 @@ async def _stop_when_stuck(supervisor: Supervisor, driver: Driver) -> None:
     await driver.wait_stuck()
     log.critical("a call blocks the browser's thread and cannot be ended: the worker ends itself")
     supervisor.stop()
-
-
-def _config(port: socket.socket) -> Config:
-    config = Config()
-    config.bind = [f"fd://{port.detach()}"]  # the server closes it
-    config.accesslog = None
-    config.errorlog = logging.getLogger("hypercorn.error")
-    config.graceful_timeout = SERVER_GRACE_S
-    config.include_server_header = False
-    config.keep_alive_timeout = 20.0  # the server keeps a task so long for each connection that is gone
-    config.backlog = 1024
-    config.h11_max_incomplete_size = 32 * 1024
-    return config
 
 
 async def _clock(database: Database) -> Clock:

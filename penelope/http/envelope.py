@@ -58,8 +58,12 @@ def error_response(error: PenelopeError, page_id: str | None) -> Response:
     return answer(outcome.from_error(error, page_id), error.headers)
 
 
-def install(app: Quart) -> None:
-    """Answer every failure of `app` with an envelope: no HTML, no traceback, no internal path."""
+def install(app: Quart, who: str = "the worker") -> None:
+    """Answer every failure of `app` with an envelope: no HTML, no traceback, no internal path.
+
+    Args:
+        who: fails, when a request does that nobody foresaw.
+    """
 
     async def penelope_error(error: PenelopeError) -> Response:
         return error_response(error, page_meant())
@@ -77,7 +81,7 @@ def install(app: Quart) -> None:
 
     async def unexpected(error: Exception) -> Response:
         log.error("request failed", exc_info=error, path=request.path)
-        words = "the worker failed on this request; its log has the details"
+        words = f"{who} failed on this request; its log has the details"
         return answer(outcome.failure(500, words, page_id=page_meant(), kind="worker"))
 
     app.register_error_handler(PenelopeError, penelope_error)

@@ -45,12 +45,16 @@ class Front(QuartTrio):
                 path = scope["path"] if scope["path"].startswith("/") else f"/{scope['path']}"
                 exchange = _Exchange(scope, receive, send)
                 try:
-                    await super().asgi_app({**scope, "path": path}, exchange.receive, exchange.send)  # type: ignore[arg-type]
+                    await self.answer({**scope, "path": path}, exchange.receive, exchange.send)
                 except* _LEFT:
                     pass  # there is nobody to answer
                 await exchange.drain()
             case _:
                 await super().asgi_app(scope, receive, send)
+
+    async def answer(self, scope: Any, receive: Receive, send: Send) -> None:
+        """One request, whose `path` begins with a slash."""
+        await super().asgi_app(scope, receive, send)
 
     def create_url_adapter(self, request: BaseRequestWebsocket | None) -> MapAdapter | None:
         try:
