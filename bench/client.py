@@ -119,10 +119,10 @@ def repeated(raw: Request, count: int | None) -> Script:
         done += 1
 
 
-def jobs(port: int, key: str, page: str, started: list[float]) -> Script:
+def jobs(port: int, key: str, page: str, started: list[float], ttl: str) -> Script:
     """Start a job on a page, poll it until it has ended, start the next."""
     path = f"/api/v1/{page}/plugin/bench/nothing"
-    start = request(port, key, {"method": "GET", "path": path, "headers": {"X-Result-Ttl": "1"}})
+    start = request(port, key, {"method": "GET", "path": path, "headers": {"X-Result-Ttl": ttl}})
     while True:
         status, body = yield start
         if status != 202:
@@ -148,7 +148,8 @@ class Client:
         port, key = order["port"], order["key"]
         started: list[float] = []
         if "pages" in order:
-            scripts = [jobs(port, key, page, started) for page in order["pages"]]
+            ttl = order.get("ttl", "1")
+            scripts = [jobs(port, key, page, started, ttl) for page in order["pages"]]
         else:
             raw = request(port, key, order)
             scripts = [repeated(raw, order.get("count")) for _ in range(order.get("connections", 1))]

@@ -103,18 +103,24 @@ class Worker:
     def get(self, path: str) -> dict[str, Any]:
         return self._ask("GET", path, None)
 
-    def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        return self._ask("POST", path, body)
+    def post(self, path: str, body: dict[str, Any], headers: dict[str, str] | None = None) -> dict[str, Any]:
+        return self._ask("POST", path, body, headers)
 
     def delete(self, path: str) -> dict[str, Any]:
         return self._ask("DELETE", path, None)
 
-    def _ask(self, method: str, path: str, body: dict[str, Any] | None) -> dict[str, Any]:
+    def _ask(
+        self, method: str, path: str, body: dict[str, Any] | None, headers: dict[str, str] | None = None
+    ) -> dict[str, Any]:
         asked = urllib.request.Request(
             f"http://127.0.0.1:{self.port}/api/v1{path}",
             method=method,
             data=None if body is None else json.dumps(body).encode(),
-            headers={"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"},
+            headers={
+                "Authorization": f"Bearer {self.key}",
+                "Content-Type": "application/json",
+                **(headers or {}),
+            },
         )
         with urllib.request.urlopen(asked, timeout=60) as answer:
             found: dict[str, Any] = json.load(answer)

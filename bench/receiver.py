@@ -1,12 +1,14 @@
-"""A webhook receiver that says when a POST had arrived whole; answers 200 to all. One at a time, standard library only.
+"""A webhook receiver that says when a POST had arrived whole. One at a time, standard library only.
 
-    python -m bench.receiver
+    python -m bench.receiver [STATUS]
 
-prints its port, then one JSON line per POST: `arrived` and the job's `finished_at`, epoch seconds.
+answers all with that status (200). It prints its port, then one JSON line per POST: `arrived` and the job's
+`finished_at`, epoch seconds.
 """
 
 import json
 import socket
+import sys
 import time
 
 
@@ -23,6 +25,8 @@ def take(connection: socket.socket) -> bytes:
 
 
 def main() -> None:
+    status = sys.argv[1] if sys.argv[1:] else "200"
+    answer = f"HTTP/1.1 {status} So\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".encode()
     with socket.create_server(("127.0.0.1", 0)) as server:
         print(server.getsockname()[1], flush=True)
         while True:
@@ -30,7 +34,7 @@ def main() -> None:
             with connection:
                 body = take(connection)
                 arrived = time.time()
-                connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+                connection.sendall(answer)
             print(
                 json.dumps({"arrived": arrived, "finished_at": json.loads(body)["finished_at"]}), flush=True
             )

@@ -1,0 +1,38 @@
+"""How long one sweep takes on a store that nobody serves: milliseconds, the median of some.
+
+python -m bench.sweeping store/penelope.db
+"""
+
+import statistics
+import sys
+import time
+from pathlib import Path
+
+import trio
+
+from penelope.clock import Clock
+from penelope.jobs.store import JobStore
+from penelope.jobs.sweep import sweep
+from penelope.store.database import open_database, thread_runner
+from penelope.store.media import MediaStore
+from penelope.store.request_log import RequestLog
+
+ROUNDS = 21
+
+
+async def measured(path: Path) -> float:
+    taken = []
+    async with open_database(path) as database:
+        clock = Clock()
+        media = MediaStore(
+            database, path.parent / "media", cap_bytes=2**30, clock=clock, run=thread_runner(1)
+        )
+        for _ in range(ROUNDS):
+            began = time.perf_counter()
+            await sweep(JobStore(database), media, RequestLog(database), clock.now())
+            taken.append((time.perf_counter() - began) * 1000)
+    return statistics.median(taken)
+
+
+if __name__ == "__main__":
+    print(trio.run(measured, Path(sys.argv[1])))
