@@ -62,7 +62,7 @@ def measured(folder: Path, many: int, rounds: int) -> Section:
         sides = [_side(stack, folder / str(held), held) for held in (FEW, many)]
         began = time.monotonic()
         for side in sides:
-            _fill(side, url)
+            side.jobs = fill(side.worker, side.held, url)
         time.sleep(max(0.0, began + SECOND_ATTEMPTS_S - time.monotonic()))
         for _ in range(rounds):
             for side in sides:
@@ -87,16 +87,18 @@ def _side(stack: ExitStack, folder: Path, held: int) -> Side:
     return Side(held, folder, stack.enter_context(worker(folder)))
 
 
-def _fill(side: Side, url: str) -> None:
-    """Jobs one after another on one page; one that comes before the last has ended is asked for again."""
-    while len(side.jobs) < side.held:
+def fill(one: Worker, count: int, url: str) -> list[str]:
+    """Webhook jobs one after another on one page, each asked for again until it is taken; their ids."""
+    made: list[str] = []
+    while len(made) < count:
         try:
-            found = side.worker.post("/main/plugin/bench/nothing", {}, {"X-Callback-Url": url})
+            found = one.post("/main/plugin/bench/nothing", {}, {"X-Callback-Url": url})
         except HTTPError as error:
             if error.code != HTTPStatus.CONFLICT:
                 raise
         else:
-            side.jobs.append(str(found["job_id"]))
+            made.append(str(found["job_id"]))
+    return made
 
 
 def _ask(side: Side, load_client: Client) -> None:

@@ -32,12 +32,12 @@ def environment(**more: str) -> dict[str, str]:
 
 @contextmanager
 def process(
-    *words: str, cwd: Path, log: Path, env: dict[str, str] | None = None
+    *words: str, cwd: Path, log: Path, env: dict[str, str] | None = None, prefix: tuple[str, ...] = ()
 ) -> Iterator["subprocess.Popen[str]"]:
-    """A Python process with pipes for stdin and stdout and `log` for stderr."""
+    """A Python process with pipes for stdin and stdout and `log` for stderr; `prefix` are words that become it."""
     with log.open("w") as stderr:
         running = subprocess.Popen(
-            [sys.executable, *words],
+            [*prefix, sys.executable, *words],
             cwd=cwd,
             env=env or environment(),
             stdin=subprocess.PIPE,
@@ -128,8 +128,8 @@ class Worker:
 
 
 @contextmanager
-def worker(folder: Path) -> Iterator[Worker]:
-    """A worker with a store in `folder`, logging to a file as a service does."""
+def worker(folder: Path, prefix: tuple[str, ...] = ()) -> Iterator[Worker]:
+    """A worker with a store in `folder`, logging to a file as a service does; `prefix`: see `process`."""
     key = secrets.token_hex(16)
     log = folder / "worker.log"
     env = environment(
@@ -141,7 +141,7 @@ def worker(folder: Path) -> Iterator[Worker]:
         MAX_PAGES=str(MAX_PAGES),
     )
     began = time.perf_counter()
-    with process("-m", "penelope", "serve", cwd=folder, log=log, env=env) as running:
+    with process("-m", "penelope", "serve", cwd=folder, log=log, env=env, prefix=prefix) as running:
         url = _ready(running, log)
         took = time.perf_counter() - began
         yield Worker(running, int(url.rpartition(":")[2]), key, took)
