@@ -211,7 +211,7 @@ def test_every_kind_is_explained() -> None:
 
 
 HEADER = re.compile(
-    r"[\"'](X-[A-Z][\w-]+|Authorization|WWW-Authenticate|Retry-After|Location|Allow|Range|Accept-Ranges"
+    r"[\"'](X-[A-Z][\w-]+|Authorization|Prefer|Preference-Applied|Last-Event-ID|WWW-Authenticate|Retry-After|Location|Allow|Range|Accept-Ranges"
     r"|webhook-(?:id|timestamp|signature)|Cache-Control|Content-(?:Type|Length|Range|Disposition|Security-Policy))[\"']"
 )
 

@@ -15,7 +15,7 @@ from penelope.clock import Clock
 from penelope.errors import BadHeader
 from penelope.http import auth, envelope
 from penelope.http.front import Front
-from penelope.http.routes import jobs, media, pages, plugins, primitives, requests, status
+from penelope.http.routes import events, jobs, media, pages, plugins, primitives, requests, status
 from penelope.http.worker import Worker
 from penelope.pages.manager import RESERVED
 from penelope.store.request_log import Entry
@@ -67,6 +67,7 @@ def create_app(worker: Worker) -> QuartTrio:
     for blueprint in (
         status.blueprint(worker),
         jobs.blueprint(worker),
+        events.blueprint(worker),
         media.blueprint(worker),
         plugins.blueprint(worker),
         primitives.blueprint(worker),

@@ -152,6 +152,19 @@ _ENTRY: Final = {
 _PAGE_ID: Final = {"name": "page_id", "in": "path", "required": True, "schema": _STRING, "example": "main"}
 _TOKEN: Final = {"name": "token", "in": "path", "required": True, "schema": _STRING}
 _JOB_ID: Final = {"name": "job_id", "in": "path", "required": True, "schema": _STRING}
+PREFER: Final = {
+    "name": "Prefer",
+    "in": "header",
+    "description": "`wait=N`: wait up to N seconds for the job's end; 60 at most.",
+    "schema": {"type": "string"},
+    "example": "wait=30",
+}
+_LAST_EVENT_ID: Final = {
+    "name": "Last-Event-ID",
+    "in": "header",
+    "description": "The id of the last event that was seen: what came until then is not told again.",
+    "schema": {"type": "string"},
+}
 _X_LEASE: Final = {"name": "X-Lease", "in": "header", "schema": _STRING}
 _OPEN: Final[list[Any]] = []
 
@@ -172,6 +185,7 @@ def _operation(
     required: list[str] | None = None,
     fails: tuple[int, ...] = (),
     content_type: str = "application/json",
+    empty: dict[int, str] | None = None,
     needs_key: bool = True,
 ) -> dict[str, Any]:
     schema = _object(result) if result is not None else {"type": "string"}
@@ -181,6 +195,7 @@ def _operation(
         "tags": [tag],
         "responses": {
             str(status): {"description": "Done", "content": {content_type: {"schema": schema}}},
+            **{str(other): {"description": words} for other, words in (empty or {}).items()},
             **{str(fail): {"description": "Failed", "content": _ERROR} for fail in fails},
         },
     }
@@ -273,7 +288,7 @@ ROUTES: Final[dict[str, dict[str, Any]]] = {
             "A job: running, or ended with its result",
             tag="jobs",
             result=_JOB,
-            parameters=[_JOB_ID],
+            parameters=[_JOB_ID, PREFER],
             fails=(401, 404, 503),
         ),
         "delete": _operation(
@@ -283,6 +298,18 @@ ROUTES: Final[dict[str, dict[str, Any]]] = {
             result=_JOB,
             parameters=[_JOB_ID],
             fails=(401, 404, 409, 422, 503),
+        ),
+    },
+    "/api/v1/jobs/{job_id}/events": {
+        "get": _operation(
+            "watch_job",
+            "A job as it happens: events `state`, `progress` and `end`",
+            tag="jobs",
+            result=None,
+            content_type="text/event-stream",
+            parameters=[_JOB_ID, _LAST_EVENT_ID],
+            empty={204: "The end was seen already"},
+            fails=(401, 404, 503),
         ),
     },
     "/api/v1/media/{token}": {

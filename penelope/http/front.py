@@ -17,11 +17,14 @@ from quart_trio import QuartTrio
 from werkzeug.exceptions import BadHost
 from werkzeug.routing import MapAdapter
 
+from penelope.http.connection import SCOPE_KEY, Connection
+from penelope.http.streaming import Viewerless
 from penelope.outcome import failure
 
-# Quart 0.23 and later (of Python 3.13 and later) raise it; an empty group of classes is matched by nothing.
-_LEFT: Final[tuple[type[Exception], ...]] = tuple(
-    filter(None, [getattr(quart_base, "ClientDisconnectedError", None)])
+# The second is raised by Quart 0.23 and later (of Python 3.13 and later).
+_LEFT: Final[tuple[type[Exception], ...]] = (
+    Viewerless,
+    *filter(None, [getattr(quart_base, "ClientDisconnectedError", None)]),
 )
 
 DRAIN_S: Final = 1.0  # more than enough for what the server has read already
@@ -43,9 +46,11 @@ class Front(QuartTrio):
             case "http":
                 # A target may be anything without a space, e.g. `?` alone; a path begins with a slash.
                 path = scope["path"] if scope["path"].startswith("/") else f"/{scope['path']}"
+                below = Connection(send, scope["http_version"])
+                asked = {**scope, "path": path, SCOPE_KEY: below}
                 exchange = _Exchange(scope, receive, send)
                 try:
-                    await self.answer({**scope, "path": path}, exchange.receive, exchange.send)
+                    await self.answer(asked, exchange.receive, exchange.send)
                 except* _LEFT:
                     pass  # there is nobody to answer
                 await exchange.drain()

@@ -6,7 +6,7 @@ Source: contract, section 1.
 from importlib.metadata import version
 from typing import Any, Final
 
-from penelope.http.described import ROUTES, TASK
+from penelope.http.described import PREFER, ROUTES, TASK
 from penelope.http.worker import Worker
 from penelope.pages.primitives.model import Primitive
 from penelope.pages.primitives.table import PRIMITIVES
@@ -107,12 +107,12 @@ def _plugin(plugin: Plugin, schemas: dict[str, Any]) -> dict[str, Any]:
         "get": {
             **common,
             "operationId": f"get_{name}",
-            "parameters": [PAGE_ID, X_LEASE, *JOB_HEADERS, *in_query],
+            "parameters": [PAGE_ID, X_LEASE, *JOB_HEADERS, PREFER, *in_query],
         },
         "post": {
             **common,
             "operationId": f"post_{name}",
-            "parameters": [PAGE_ID, X_LEASE, *JOB_HEADERS],
+            "parameters": [PAGE_ID, X_LEASE, *JOB_HEADERS, PREFER],
             "requestBody": {
                 "required": bool(required),
                 "content": {"application/json": {"schema": parameters}},

@@ -11,6 +11,7 @@ import structlog
 import trio
 
 from penelope.jobs.model import Job
+from penelope.jobs.watching import Watched
 from penelope.outcome import success
 from penelope.pages.driver import Body
 from penelope.pages.manager import Page
@@ -55,6 +56,7 @@ class Live:
         checkpoint: the plugin's last one, JSON text; None: there was none.
         claimed: it has its page. Until then `scope` may be cancelled by a client that leaves; from then on its work
             runs to its end whoever listens.
+        watched: of a running job, where those who watch it look.
         scope: of all of it, from its place in line on.
         work: of its work on the page; its deadline is the limit.
         cancelled: a client asked for its end, before it had one.
@@ -70,6 +72,7 @@ class Live:
     checkpoint: str | None = None
     claimed: bool = False
     cancelled: bool = False
+    watched: Watched | None = None
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     work: trio.CancelScope = field(default_factory=trio.CancelScope)
     end: Job | None = None

@@ -3,6 +3,7 @@
 Source: contract, section 8 ("a result that cannot be written is kept in memory, retried and delivered all the same").
 """
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -31,11 +32,16 @@ class _Owed:
 
 
 class JobEnds:
-    """The store, for moves that must not fail: each is written now, or owed and written later."""
+    """The store, for moves that must not fail: each is written now, or owed and written later.
+
+    Attributes:
+        on_finished: called with each job whose end is written or owed.
+    """
 
     def __init__(self, store: JobStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
+        self.on_finished: Callable[[Job], None] = lambda _: None
         self._owed: dict[str, _Owed] = {}
         self._said_at = float("-inf")
 
@@ -58,6 +64,7 @@ class JobEnds:
     async def finish(self, job: Job) -> None:
         """Note a job's end."""
         await self._tell(job.job_id, _Owed(job))
+        self.on_finished(job)
 
     async def attempted(self, job: Job) -> None:
         """Note a POST that did not deliver."""

@@ -21,6 +21,7 @@ from penelope.jobs.model import Job, State, Webhook
 from penelope.jobs.options import JobOptions
 from penelope.jobs.store import JobStore
 from penelope.jobs.ticket import Ticket
+from penelope.jobs.watching import Watching
 from penelope.outcome import Outcome, failure, from_error
 from penelope.pages.claim import Holder
 from penelope.pages.driver import Tab
@@ -60,6 +61,7 @@ class Runner:
         requests: RequestLog,
         clock: Clock,
         lives: Lives,
+        watching: Watching,
         deliver: Callable[[Job], None],
     ) -> None:
         self._pages = pages
@@ -69,6 +71,7 @@ class Runner:
         self._requests = requests
         self._clock = clock
         self._lives = lives
+        self._watching = watching
         self._deliver = deliver
 
     async def plain(self, live: Live, ticket: Ticket[Outcome]) -> None:
@@ -119,6 +122,7 @@ class Runner:
                 async with self._pages.claim(call.page, holder, call.lease, at_once=True) as tab:
                     if self._ends.owed:  # the page's last job must be over in the store, too
                         await self._ends.flush()
+                    live.watched = self._watching.begin(job)
                     self._lives.began(live)  # already: a job that others can know of can be cancelled
                     # A row that is stored is answered with its 202: a stop in between leaves it to the next start.
                     with trio.CancelScope(shield=True):
@@ -131,6 +135,7 @@ class Runner:
         except Exception as exc:  # the request's to answer; a bug must not end the other calls
             _refuse(ticket, exc)
         finally:
+            self._watching.leave(job.job_id)
             self._lives.over(live, None if live.end is None else live.end.status)
             live.over.set()
             ticket.refuse(_stopped())
@@ -229,6 +234,8 @@ class CallHost(Host):
 
     async def progress(self, fraction: float, note: str) -> None:
         self._live.fraction, self._live.note = fraction, note[:MAX_NOTE_CHARS]
+        if self._live.watched is not None:
+            self._live.watched.progressed(fraction, self._live.note)
         await trio.lowlevel.checkpoint()
 
     async def checkpoint(self, text: str) -> None:

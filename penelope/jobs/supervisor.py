@@ -31,6 +31,7 @@ from penelope.jobs.runner import Runner
 from penelope.jobs.store import JobStore
 from penelope.jobs.sweep import sweep_loop
 from penelope.jobs.ticket import Ticket
+from penelope.jobs.watching import Watching
 from penelope.outcome import Outcome
 from penelope.pages.manager import PageManager
 from penelope.pages.purge import purge_loop
@@ -71,6 +72,7 @@ class Supervisor:
         ended: how many calls ended, by work and status.
         quiet_since: when the last call or delivery ended, epoch seconds.
         ends: the jobs' ends, written or owed.
+        watching: the running jobs, for those who watch them.
         hurried: a stop was not waited for.
         drained: set once a stop has seen the last call end.
     """
@@ -80,6 +82,8 @@ class Supervisor:
         self.ended: Counter[tuple[str, int]] = Counter()
         self.quiet_since = parts.clock.now()
         self.ends = ends
+        self.watching = Watching(parts.clock)
+        ends.on_finished = self.watching.end
         self.deliveries = deliveries
         self.drained = trio.Event()
         self.stop_asked = trio.Event()
@@ -94,6 +98,7 @@ class Supervisor:
             requests=parts.requests,
             clock=parts.clock,
             lives=self,
+            watching=self.watching,
             deliver=deliveries.start,
         )
         deliveries.on_settled = self._settled
@@ -215,6 +220,7 @@ class Supervisor:
         """Take no new calls, and give those at work their grace to end; immediate."""
         if not self.stopping:
             self.stop_asked.set()
+            self.watching.stop()
             grace = self._parts.stop_grace_s
             self._calls.cancel_scope.deadline = trio.current_time() + grace
             log.info("stopping", calls=len(self.lives), grace_s=grace)

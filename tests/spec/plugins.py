@@ -105,5 +105,14 @@ async def report(call: Call, steps: int = 3, fraction: float | None = None) -> d
     return {"steps": steps}
 
 
-FUNCTIONS: list[Any] = [echo, work, stubborn, fail, result, late, file, report]
+@plugin("test/chatter")
+async def chatter(call: Call, calls: int, then_s: float = 0.0) -> dict[str, int]:
+    """Say how far the work is, so often and without a pause."""
+    for n in range(calls):
+        await call.progress((n + 1) / calls, f"call {n + 1}")
+    await trio.sleep(then_s)
+    return {"calls": calls}
+
+
+FUNCTIONS: list[Any] = [echo, work, stubborn, fail, result, late, file, report, chatter]
 REGISTRY = Registry({found.name: found for found in map(read_plugin, FUNCTIONS)})

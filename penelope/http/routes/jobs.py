@@ -1,20 +1,16 @@
-"""Jobs that were started: polling one, and its cancel.
+"""Jobs that were started: polling one, with as much patience as the client asks for, and its cancel.
 
 Source: contract, sections 5 and 11; the owner's document, "Polling".
 """
 
-import re
-
 from quart import Blueprint, Response, request
 
-from penelope.errors import Conflict, MalformedBody, NotFound, Stopping
+from penelope.errors import Conflict, MalformedBody, Stopping
+from penelope.http import held, prefer, waiting
 from penelope.http.envelope import json_response
 from penelope.http.worker import Worker
 from penelope.jobs import views
-from penelope.jobs.model import Job, Polling, State
-from penelope.jobs.schedule import forget_at
-
-_JOB_ID = re.compile(r"[0-9a-f]{16}", re.ASCII)
+from penelope.jobs.model import Job, State
 
 
 def blueprint(worker: Worker) -> Blueprint:
@@ -23,8 +19,14 @@ def blueprint(worker: Worker) -> Blueprint:
 
     @routes.get("/api/v1/jobs/<job_id>")
     async def poll(job_id: str) -> Response:
-        job = await _held(worker, job_id)
-        return json_response(views.shown(job, worker.clock.now()))
+        seconds = prefer.wait(request.headers.getlist(prefer.PREFER))
+        ended = await waiting.end(worker, job_id, seconds)
+        if ended is None:
+            job = await held.get(worker, job_id)
+            body = views.shown(job, worker.clock.now())
+        else:  # by now it may be delivered, or expired
+            body = ended.shown(worker.clock.now())
+        return json_response(body, headers=prefer.applied(seconds))
 
     @routes.delete("/api/v1/jobs/<job_id>")
     async def cancel(job_id: str) -> Response:
@@ -32,7 +34,7 @@ def blueprint(worker: Worker) -> Blueprint:
             raise MalformedBody("a job is cancelled without a body")
         job = await worker.supervisor.cancel_job(job_id)
         if job is None:
-            job = await _held(worker, job_id)
+            job = await held.get(worker, job_id)
             if job.state is State.RUNNING:  # cut off by the stop, and the next start's
                 raise Stopping("the worker stopped before the job ended", headers={"Retry-After": "10"})
             raise _ended(job)
@@ -45,19 +47,3 @@ def blueprint(worker: Worker) -> Blueprint:
 
 def _ended(job: Job) -> Conflict:
     return Conflict(f"job {job.job_id} has ended already: it is {job.state.value}")
-
-
-async def _held(worker: Worker, job_id: str) -> Job:
-    """The job of that id.
-
-    Raises:
-        NotFound: unknown, or over, whether it was swept yet or not.
-    """
-    job = await worker.supervisor.ends.get(job_id) if _JOB_ID.fullmatch(job_id) else None
-    if job is not None and isinstance(job.way, Polling):
-        deadline = forget_at(job)
-        if deadline is not None and worker.clock.now() >= deadline:  # the sweep comes later
-            job = None
-    if job is None:
-        raise NotFound(f"there is no job {job_id!r}: unknown, expired or delivered")
-    return job

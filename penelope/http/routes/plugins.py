@@ -10,10 +10,10 @@ from quart import Blueprint, Response, request
 
 from penelope import outcome
 from penelope.errors import MethodNotAllowed, NotFound
-from penelope.http import reading
-from penelope.http.envelope import answer, success
+from penelope.http import prefer, reading, waiting
+from penelope.http.envelope import answer
 from penelope.http.worker import Worker
-from penelope.jobs import options, views
+from penelope.jobs import options
 from penelope.jobs.calls import Planned, plugin_body
 from penelope.jobs.options import JobOptions
 from penelope.outcome import Outcome
@@ -41,12 +41,7 @@ def blueprint(worker: Worker) -> Blueprint:
         if asked is None:
             return answer(await worker.supervisor.run_plain(planned))
         job = await worker.supervisor.start_job(planned, asked)
-        return success(
-            views.accepted(job),
-            page_id=page_id,
-            status=202,
-            headers={"Location": views.status_url(job.job_id)},
-        )
+        return await waiting.started(worker, job, prefer.wait(request.headers.getlist(prefer.PREFER)))
 
     return routes
 
