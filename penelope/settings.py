@@ -247,8 +247,8 @@ def plugin_folders() -> tuple[Path, ...]:
 
 
 def worker_address() -> tuple[str, str]:
-    """The base URL and the key of the worker that these settings are of, from the environment and `.env`; the key is ""
-    where none is set. For commands that talk to a worker.
+    """The base URL and the key of the worker that these settings are of, from the environment and `.env`: PENELOPE_URL,
+    else what PENELOPE_HOST and PENELOPE_PORT say; the key is "" where none is set. For clients.
 
     Raises:
         BadSettings: a value that does not parse; the message names the variable.
@@ -257,6 +257,8 @@ def worker_address() -> tuple[str, str]:
         address = _Address()
     except ValidationError as exc:
         raise BadSettings("; ".join(_explained(exc))) from exc
+    if address.url:
+        return address.url, address.key.get_secret_value().strip()
     # A worker that listens on all addresses is on this machine's own, too.
     host = {"0.0.0.0": "127.0.0.1", "::": "::1", "[::]": "::1"}.get(address.host, address.host)  # noqa: S104
     bracketed = f"[{host}]" if ":" in host and not host.startswith("[") else host
@@ -267,6 +269,7 @@ class _Address(BaseSettings):
     model_config = Settings.model_config
 
     key: SecretStr = SecretStr("")
+    url: str = ""
     host: str = Settings.model_fields["host"].default
     port: int = Settings.model_fields["port"].default
 

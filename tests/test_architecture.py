@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import penelope
+from penelope import client
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "penelope"
@@ -53,7 +54,7 @@ def test_the_door_has_three_names() -> None:
 
 @pytest.mark.parametrize(
     "init",
-    sorted(PACKAGE.rglob("*/__init__.py")),
+    sorted({*PACKAGE.rglob("*/__init__.py")} - {PACKAGE / "client" / "__init__.py"}),
     ids=lambda path: path.parent.relative_to(ROOT).as_posix(),
 )
 def test_inner_packages_hold_a_docstring_only(init: Path) -> None:
@@ -63,6 +64,39 @@ def test_inner_packages_hold_a_docstring_only(init: Path) -> None:
             assert text.strip()
         case body:
             pytest.fail(f"{init.relative_to(ROOT)} holds {len(body)} statements, not one docstring")
+
+
+def test_the_clients_door_has_its_names() -> None:
+    """All that it names is there, and what it imports besides are its own modules."""
+    public = {name for name, value in vars(client).items() if not name.startswith("_")}
+    modules = {path.stem for path in (PACKAGE / "client").iterdir()}
+
+    assert set(client.__all__) == public - modules
+    assert sorted(client.__all__, key=str.lower) == sorted({*client.__all__}, key=str.lower)
+
+
+def test_the_clients_door_is_light() -> None:
+    """`import penelope.client` brings neither an event loop nor a browser, nor what else a worker is made of."""
+    heavy = {
+        "trio",
+        "asyncio",
+        "playwright",
+        "quart",
+        "hypercorn",
+        "structlog",
+        "sqlite3",
+        "pydantic_settings",
+        "httpcore",
+    }
+    probe = "import sys, penelope.client; print(*sorted(sys.modules))"
+    loaded = subprocess.run(
+        [sys.executable, "-c", probe], capture_output=True, text=True, check=True, cwd=ROOT
+    ).stdout.split()
+
+    assert [] == sorted(heavy & set(loaded))
+    assert {"errors", "jsontext", "outcome", "plugin", "signing"} >= {
+        name.split(".")[1] for name in loaded if name.startswith("penelope.")
+    } - {"client"}
 
 
 @pytest.mark.parametrize("module", ["penelope.plugin", "penelope.pages.driver"])

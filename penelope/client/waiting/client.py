@@ -1,0 +1,190 @@
+"""`AsyncClient`: a worker, for asynchronous code."""
+
+import os
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+from typing_extensions import TypeVar
+
+from penelope.client import address, flows
+from penelope.client.flows import Call, Params, Start
+from penelope.client.models import Job, Media, Posted, shown, typed
+from penelope.client.retrying import Retries
+from penelope.client.waiting.fetching import fetch
+from penelope.client.waiting.job import AsyncJobHandle
+from penelope.client.waiting.wire import Wire
+
+T = TypeVar("T", default=dict[str, Any])
+
+
+class AsyncClient:
+    """A worker, for whoever has its key. Several tasks may use one.
+
+    Attributes:
+        url: its base URL.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        key: str | None = None,
+        *,
+        retries: Retries | None = None,
+        tls: ssl.SSLContext | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        """
+        Args:
+            url: the base URL; None: `PENELOPE_URL`, else by `PENELOPE_HOST` and `PENELOPE_PORT`.
+            key: None: `PENELOPE_KEY`.
+            retries: how long to try again what is safe to try again; None: six times within a minute.
+            tls: for a worker behind a certificate that only you trust.
+            transport: a seam for tests.
+
+        Raises:
+            BadAddress: no URL or key that could be used.
+        """
+        self._wire = Wire(address.find(url, key), retries or Retries(), tls, transport)
+        self.url = self._wire.url
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close its connections."""
+        await self._wire.aclose()
+
+    async def call(
+        self,
+        page_id: str,
+        plugin: str,
+        params: Params = None,
+        *,
+        result: type[T] | None = None,
+        lease: str | None = None,
+        request_id: str | None = None,
+    ) -> T:
+        """A plain call: what the plugin answered.
+
+        It is not made again where it may have run: a connection that breaks off ends it with `Unreachable`, and the
+        plugin runs on. `run` has no such end.
+
+        Args:
+            plugin: `family/name`.
+            result: what to make of the answer: a pydantic model, a dataclass or a TypedDict; None: a dictionary.
+            lease: the token of the page's lease.
+            request_id: to find the call in the worker's log.
+
+        Raises:
+            PenelopeClientError: see its tree.
+        """
+        wanted = Call(page_id=page_id, plugin=plugin, params=params, lease=lease, request_id=request_id)
+        return typed(await self._wire.carry_out(flows.call(self._wire.how, wanted)), result)
+
+    async def run(
+        self,
+        page_id: str,
+        plugin: str,
+        params: Params = None,
+        *,
+        result: type[T] | None = None,
+        timeout_s: float | None = None,
+        limit_s: float | None = None,
+        lease: str | None = None,
+        request_id: str | None = None,
+    ) -> T:
+        """A call that no broken connection loses: made as a job, waited for, answered like a plain one.
+
+        Args:
+            timeout_s: how long to wait; the job runs on past it. None: as long as it takes.
+            limit_s: past it the worker ends the job, with status 408.
+
+        Raises:
+            StillRunning: the time is over.
+            PenelopeClientError: see its tree.
+        """
+        wanted = Call(page_id=page_id, plugin=plugin, params=params, lease=lease, request_id=request_id)
+        flow = flows.run(self._wire.how, wanted, Start(timeout_s=limit_s), timeout_s)
+        return typed(await self._wire.carry_out(flow), result)
+
+    async def start(
+        self,
+        page_id: str,
+        plugin: str,
+        params: Params = None,
+        *,
+        result: type[T] | None = None,
+        ttl: float = 600.0,
+        callback: str | None = None,
+        timeout_s: float | None = None,
+        lease: str | None = None,
+        idempotency_key: str | None = None,
+        request_id: str | None = None,
+        traceparent: str | None = None,
+    ) -> AsyncJobHandle[T]:
+        """Start a job. A start whose answer was lost is made again under the same key, and is one job.
+
+        Args:
+            ttl: seconds that the result is held after the end, 600 at most.
+            callback: the URL that the worker POSTs the end to; then there is no `ttl`.
+            timeout_s: past it the worker ends the job, with status 408.
+            idempotency_key: to make the same start again later, also from another process; made up when None.
+            traceparent: W3C's; the worker sends it on with the webhook.
+
+        Raises:
+            PenelopeClientError: it did not start, or nobody knows whether it did (`Unreachable`).
+        """
+        wanted = Call(
+            page_id=page_id,
+            plugin=plugin,
+            params=params,
+            lease=lease,
+            request_id=request_id,
+            traceparent=traceparent,
+        )
+        as_job = Start(ttl=ttl, callback=callback, timeout_s=timeout_s, idempotency_key=idempotency_key)
+        return AsyncJobHandle(
+            self._wire, await self._wire.carry_out(flows.start(self._wire.how, wanted, as_job)), result
+        )
+
+    def job(self, job_id: str, *, result: type[T] | None = None) -> AsyncJobHandle[T]:
+        """A job by its id; nothing is asked yet."""
+        return AsyncJobHandle(self._wire, job_id, result)
+
+    async def jobs(
+        self, *, state: str | None = None, page_id: str | None = None, plugin: str | None = None
+    ) -> list[Job]:
+        """The jobs that the worker holds, newest first."""
+        return await self._wire.carry_out(
+            flows.jobs(self._wire.how, state=state, page_id=page_id, plugin=plugin)
+        )
+
+    async def deliveries(self, *, job_id: str | None = None, limit: int = 100) -> list[Posted]:
+        """The last POSTs of webhooks, newest first."""
+        return await self._wire.carry_out(flows.deliveries(self._wire.how, job_id=job_id, limit=limit))
+
+    async def get(self, path: str) -> dict[str, Any]:
+        """What any other route answers that is read, e.g. `/api/v1/activity`; the whole envelope."""
+        return await self._wire.carry_out(flows.get(self._wire.how, path))
+
+    async def download(self, link: Media | Mapping[str, Any], to: "str | os.PathLike[str]" = ".") -> Path:
+        """Fetch a file, once; where it is now. A download that breaks off goes on where it was.
+
+        Args:
+            link: as an answer has it; `media_links` finds them.
+            to: a folder: the file gets its own name there, and is never put over another. Else the file's path.
+
+        Raises:
+            PenelopeClientError: it could not be fetched; nothing of it is left.
+            OSError: it could not be written.
+        """
+        return await fetch(self._wire, link if isinstance(link, Media) else shown(Media, link), to)
