@@ -11,6 +11,7 @@ from pathlib import Path
 import trio
 
 from penelope.clock import Clock
+from penelope.jobs.ledger import Ledger
 from penelope.jobs.store import JobStore
 from penelope.jobs.sweep import sweep
 from penelope.store.database import open_database, thread_runner
@@ -29,7 +30,7 @@ async def measured(path: Path) -> float:
         )
         for _ in range(ROUNDS):
             began = time.perf_counter()
-            await sweep(JobStore(database), media, RequestLog(database), clock.now())
+            await sweep(JobStore(database), media, RequestLog(database), Ledger(database), clock.now())
             taken.append((time.perf_counter() - began) * 1000)
     return statistics.median(taken)
 

@@ -22,6 +22,8 @@ from penelope.clock import Clock
 from penelope.http.app import create_app
 from penelope.http.serving import drop_connections, listening, server_config
 from penelope.http.worker import Worker
+from penelope.jobs.ledger import Ledger
+from penelope.jobs.screening import rules
 from penelope.jobs.store import JobStore
 from penelope.jobs.supervisor import Parts, Supervisor, open_supervisor
 from penelope.pages.browser.driver import open_browser
@@ -97,10 +99,12 @@ async def _supervise(
         store=JobStore(database),
         media=media_store(settings, database, clock),
         requests=RequestLog(database),
+        ledger=Ledger(database),
         clock=clock,
         keys=settings.keys,
         stop_grace_s=settings.stop_grace_s,
         page_memory_bytes=settings.page_memory_mb * MIB,
+        rules=rules(settings.webhook_policy, settings.webhook_allow, port.getsockname()[:2]),
     )
     async with open_supervisor(parts) as supervisor:
         worker = Worker(
@@ -111,6 +115,7 @@ async def _supervise(
             jobs=parts.store,
             media=parts.media,
             requests=parts.requests,
+            ledger=parts.ledger,
             supervisor=supervisor,
             started_at=clock.now(),
             births=births,

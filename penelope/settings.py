@@ -18,6 +18,7 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 from penelope.errors import BadSettings
 
 MIN_KEY_CHARS: Final = 16
+_HOST: Final = re.compile(r"[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?", re.ASCII)
 
 
 def _shared(name: str) -> AliasChoices:
@@ -108,6 +109,18 @@ class Settings(BaseSettings):
         description="Seconds that running calls get to end at a stop.",
     )
 
+    webhook_policy: Literal["any", "lan", "public"] = Field(
+        "any",
+        validation_alias=_shared("WEBHOOK_POLICY"),
+        description="Where webhooks may go, by resolved address: any; lan: not to link-local, metadata and multicast "
+        "addresses, nor to the worker itself; public: to public addresses alone.",
+    )
+    webhook_allow: Annotated[tuple[str, ...], NoDecode] = Field(
+        (),
+        validation_alias=_shared("WEBHOOK_ALLOW"),
+        description="Comma-separated hosts, addresses and networks that webhooks may go to whatever the policy.",
+    )
+
     @classmethod
     def settings_customise_sources(
         cls,
@@ -119,7 +132,7 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         return init_settings, env_settings, dotenv_settings
 
-    @field_validator("hosts", mode="before")
+    @field_validator("hosts", "webhook_allow", mode="before")
     @classmethod
     def _split_hosts(cls, value: Any) -> Any:
         return _split(value, ",")
@@ -128,6 +141,19 @@ class Settings(BaseSettings):
     @classmethod
     def _split_plugins(cls, value: Any) -> Any:
         return _split(value, ":")
+
+    @field_validator("webhook_allow")
+    @classmethod
+    def _hosts_or_networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for entry in value:
+            try:
+                ipaddress.ip_network(entry.strip("[]"))
+            except ValueError as exc:
+                if re.fullmatch(r"[0-9.]*|.*[/:].*", entry):  # meant as an address or a network
+                    raise ValueError(f"has {entry!r}: {exc}") from exc
+                if not _HOST.fullmatch(entry):
+                    raise ValueError(f"has {entry!r}, which is no host name, address or network") from exc
+        return value
 
     @field_validator("viewport", mode="before")
     @classmethod

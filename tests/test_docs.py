@@ -23,7 +23,7 @@ from penelope.http import openapi
 from penelope.http.app import create_app
 from penelope.http.described import ROUTES
 from penelope.http.worker import Worker
-from penelope.jobs import delivery, model, options, schedule, transitions, views
+from penelope.jobs import answers, delivery, ledger, model, options, schedule, transitions, views
 from penelope.jobs.model import Job, Polling, State, Webhook
 from penelope.outcome import Outcome
 from penelope.pages import claim, lease
@@ -102,6 +102,7 @@ def worker() -> Worker:
         jobs=nothing,
         media=nothing,
         requests=nothing,
+        ledger=nothing,
         supervisor=nothing,
         started_at=0.0,
     )
@@ -212,7 +213,7 @@ def test_every_kind_is_explained() -> None:
 
 HEADER = re.compile(
     r"[\"'](X-[A-Z][\w-]+|Authorization|Prefer|Preference-Applied|Last-Event-ID|WWW-Authenticate|Retry-After|Location|Allow|Range|Accept-Ranges"
-    r"|webhook-(?:id|timestamp|signature)|Cache-Control|Content-(?:Type|Length|Range|Disposition|Security-Policy))[\"']"
+    r"|traceparent|webhook-(?:id|timestamp|signature)|Cache-Control|Content-(?:Type|Length|Range|Disposition|Security-Policy))[\"']"
 )
 
 
@@ -243,10 +244,11 @@ def test_limits_are_those_of_the_code() -> None:
         f"{DEFAULT_TIMEOUT_MS // 1000} 000 unless given",
         f"nobody downloads {media.MEDIA_KEEP_S:.0f} s",
         f"{defaults['media_max_mb']} MiB unless",
-        f"request log {request_log.KEEP_S / 86400:.0f} days",
+        f"request log, the ledger of deliveries {request_log.KEEP_S / 86400:.0f} days",
     ):
         assert words in said
     assert model.MAX_TTL_S == lease.MAX_LEASE_TTL_S
+    assert ledger.KEEP_S == request_log.KEEP_S
 
 
 def test_what_an_answer_of_a_receiver_means() -> None:
@@ -254,7 +256,7 @@ def test_what_an_answer_of_a_receiver_means() -> None:
     delivered, retried, given_up = (
         row
         for row in rows(section(API, "The POST"))
-        if not row[0].startswith(("`Content", "`X-", "`webhook-"))
+        if not row[0].startswith(("`Content", "`X-", "`webhook-", "`traceparent"))
     )
 
     assert ("delivered" in delivered[1], "next attempt" in retried[1], "given up" in given_up[1]) == (
@@ -270,6 +272,18 @@ def test_what_an_answer_of_a_receiver_means() -> None:
     ):
         assert verdict == schedule.verdict(status).value
     assert "retry" == schedule.verdict(None).value
+
+
+def test_every_class_of_a_failed_post_is_explained(document: dict[str, Any]) -> None:
+    """And every key of the ledger."""
+    text = section(API, "`GET /api/v1/deliveries`")
+    keys, classes = text.split("| `error_class` |")
+    shown = document["paths"]["/api/v1/deliveries"]["get"]["responses"]["200"]["content"]["application/json"][
+        "schema"
+    ]
+
+    assert set(answers.CLASSES) == words_of(rows("| a |\n|---|\n" + classes.partition("\n|---|---|\n")[2]))
+    assert shown["properties"]["deliveries"]["items"]["properties"].keys() == words_of(rows(keys))
 
 
 # Settings, metrics, start errors, exit codes

@@ -15,7 +15,17 @@ from penelope.clock import Clock
 from penelope.errors import BadHeader
 from penelope.http import auth, envelope
 from penelope.http.front import Front
-from penelope.http.routes import events, jobs, media, pages, plugins, primitives, requests, status
+from penelope.http.routes import (
+    deliveries,
+    events,
+    jobs,
+    media,
+    pages,
+    plugins,
+    primitives,
+    requests,
+    status,
+)
 from penelope.http.worker import Worker
 from penelope.pages.manager import RESERVED
 from penelope.store.request_log import Entry
@@ -68,6 +78,7 @@ def create_app(worker: Worker) -> QuartTrio:
         status.blueprint(worker),
         jobs.blueprint(worker),
         events.blueprint(worker),
+        deliveries.blueprint(worker),
         media.blueprint(worker),
         plugins.blueprint(worker),
         primitives.blueprint(worker),

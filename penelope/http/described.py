@@ -7,6 +7,9 @@ Source: contract, sections 1, 3 to 7.
 
 from typing import Any, Final
 
+from penelope.jobs.answers import CLASSES
+from penelope.jobs.schedule import Verdict
+
 _ERROR: Final = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
 
 
@@ -149,6 +152,20 @@ _ENTRY: Final = {
     "status": {"type": ["integer", "null"]},
     "duration_s": _MAYBE_NUMBER,
 }
+_VERDICT: Final = {"type": "string", "enum": [verdict.value for verdict in Verdict]}
+_POSTED: Final = {
+    "at": _EPOCH,
+    "job_id": _STRING,
+    "request_id": _STRING,
+    "attempt": _INTEGER,
+    "receiver": {"type": "string", "description": "name:port"},
+    "address": {"type": ["string", "null"], "description": "That was dialled; null: none was."},
+    "status": {"type": ["integer", "null"], "description": "That was answered; null: none was."},
+    "error_class": {"type": ["string", "null"], "enum": [*CLASSES, None]},
+    "error": _MAYBE_STRING,
+    "verdict": _VERDICT,
+    "took_s": _NUMBER,
+}
 _PAGE_ID: Final = {"name": "page_id", "in": "path", "required": True, "schema": _STRING, "example": "main"}
 _TOKEN: Final = {"name": "token", "in": "path", "required": True, "schema": _STRING}
 _JOB_ID: Final = {"name": "job_id", "in": "path", "required": True, "schema": _STRING}
@@ -271,6 +288,28 @@ ROUTES: Final[dict[str, dict[str, Any]]] = {
                 _query("limit", {"type": "integer", "minimum": 1, "maximum": 1000}, "At most so many rows."),
             ],
             fails=(400, 401),
+        )
+    },
+    "/api/v1/deliveries": {
+        "get": _operation(
+            "deliveries",
+            "The POSTs of webhooks, newest first",
+            tag="jobs",
+            result={
+                "success": _SUCCESS,
+                "deliveries": {"type": "array", "items": _object(_POSTED)},
+                "next_cursor": _MAYBE_STRING,
+            },
+            parameters=[
+                _query("job_id", _STRING, "Of one job only."),
+                _query("host", _STRING, "To one host only, a name or an address without a port."),
+                _query("verdict", _VERDICT, "What came of it."),
+                _query("error_class", {"type": "string", "enum": [*CLASSES]}, "Why it did not deliver."),
+                _query("since", _NUMBER, "Epoch seconds."),
+                _query("cursor", _STRING, "The `next_cursor` of the answer before."),
+                _query("limit", {"type": "integer", "minimum": 1, "maximum": 1000}, "At most so many rows."),
+            ],
+            fails=(400, 401, 503),
         )
     },
     "/api/v1/plugins": {

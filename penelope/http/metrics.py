@@ -43,10 +43,12 @@ class WorkerCollector(Collector):
             calls.add_metric([what, str(status)], count)
         yield calls
         posts = CounterMetricFamily(
-            "penelope_webhook_posts", "Webhook POSTs, by verdict.", labels=["verdict"]
+            "penelope_webhook_posts",
+            "Webhook POSTs, by verdict and error class.",
+            labels=["verdict", "error_class"],
         )
-        for verdict, count in supervisor.deliveries.posts.items():
-            posts.add_metric([verdict], count)
+        for (verdict, error_class), count in supervisor.deliveries.posts.items():
+            posts.add_metric([verdict, error_class], count)
         yield posts
 
 

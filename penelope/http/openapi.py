@@ -46,6 +46,12 @@ JOB_HEADERS: Final = [
         "schema": {"type": "number", "exclusiveMinimum": 0, "maximum": 86400},
     },
 ]
+TRACEPARENT: Final = {
+    "name": "traceparent",
+    "in": "header",
+    "description": "W3C Trace Context: the POST of a job's end carries the same trace.",
+    "schema": {"type": "string"},
+}
 ENVELOPE: Final = {
     "success": {"type": "boolean", "const": True},
     "page_id": {"type": "string"},
@@ -107,12 +113,12 @@ def _plugin(plugin: Plugin, schemas: dict[str, Any]) -> dict[str, Any]:
         "get": {
             **common,
             "operationId": f"get_{name}",
-            "parameters": [PAGE_ID, X_LEASE, *JOB_HEADERS, PREFER, *in_query],
+            "parameters": [PAGE_ID, X_LEASE, *JOB_HEADERS, PREFER, TRACEPARENT, *in_query],
         },
         "post": {
             **common,
             "operationId": f"post_{name}",
-            "parameters": [PAGE_ID, X_LEASE, *JOB_HEADERS, PREFER],
+            "parameters": [PAGE_ID, X_LEASE, *JOB_HEADERS, PREFER, TRACEPARENT],
             "requestBody": {
                 "required": bool(required),
                 "content": {"application/json": {"schema": parameters}},

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from penelope.births import Births
 from penelope.clock import Clock
+from penelope.jobs.ledger import Ledger
 from penelope.jobs.store import JobStore
 from penelope.jobs.supervisor import Supervisor
 from penelope.pages.manager import PageManager
@@ -31,6 +32,7 @@ class Worker:
     jobs: JobStore
     media: MediaStore
     requests: RequestLog
+    ledger: Ledger
     supervisor: Supervisor
     started_at: float
     births: Births = field(default_factory=Births)

@@ -32,7 +32,7 @@ class Planned:
         kind: for the request log: `plugin`, `primitive` or `op`.
         route, method: of the request.
         lease: the token of `X-Lease`; None without one.
-        traceparent: of the request, as it came; None: it had none, or a bad one.
+        traceparent: of the request, as version 00 writes it; None: it had none, or a bad one.
         limit_s: seconds of work after which it is ended with a `408`; None: no limit.
     """
 

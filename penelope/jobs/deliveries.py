@@ -17,6 +17,7 @@ from penelope.clock import Clock
 from penelope.errors import StoreBusy, StoreFull
 from penelope.jobs import delivery, transitions
 from penelope.jobs.ends import JobEnds
+from penelope.jobs.ledger import Entry
 from penelope.jobs.model import Job, Webhook
 from penelope.jobs.schedule import Verdict, forget_at, next_attempt
 
@@ -28,7 +29,7 @@ log = structlog.get_logger("penelope.delivery")
 class Deliveries:
     """Attributes:
     pending: ids of the webhook jobs that ended and are not settled.
-    posts: how many POSTs were made, by verdict.
+    posts: how many POSTs were made, by verdict and error class.
     on_settled: called when a job is settled.
     """
 
@@ -42,7 +43,7 @@ class Deliveries:
         sweep_media: Callable[[float], Awaitable[object]],
     ) -> None:
         self.pending: set[str] = set()
-        self.posts: Counter[str] = Counter()
+        self.posts: Counter[tuple[str, str]] = Counter()
         self._nursery = nursery
         self._client = client
         self._ends = ends
@@ -73,7 +74,7 @@ class Deliveries:
         while current is not None:
             due = self._due(current)
             if due is None:  # only after a POST: the process lived, so at least one is made
-                await self._settle(current, Verdict.GIVE_UP)
+                await self._settle(current, Verdict.GIVE_UP, None)
                 break
             if due > self._clock.now() or not self._turns.free(host):
                 current = _light(current)
@@ -109,24 +110,24 @@ class Deliveries:
         with trio.CancelScope(shield=not self._hurried) as scope:
             self._posting.add(scope)
             try:
-                attempt = await delivery.post(self._client, job, keys=self._keys, due=due, clock=self._clock)
-                self.posts[attempt.verdict.value] += 1
-                after = transitions.attempted(job, attempt)
+                posted = await delivery.post(self._client, job, keys=self._keys, due=due, clock=self._clock)
+                self.posts[posted.entry.verdict, posted.entry.error_class or ""] += 1
+                after = transitions.attempted(job, posted.attempt)
                 if after is None:
-                    await self._settle(job, attempt.verdict)
+                    await self._settle(job, posted.attempt.verdict, posted.entry)
                 else:
-                    await self._ends.attempted(after)
+                    await self._ends.attempted(after, posted.entry)
             finally:
                 self._posting.discard(scope)
         return after
 
-    async def _settle(self, job: Job, verdict: Verdict) -> None:
+    async def _settle(self, job: Job, verdict: Verdict, post: Entry | None) -> None:
         delivered = verdict is Verdict.DELIVERED
         if not delivered:
             log.warning(
                 "webhook given up", job_id=job.job_id, request_id=job.request_id, attempts=job.attempts + 1
             )
-        await self._ends.settle(job, delivered=delivered)
+        await self._ends.settle(job, delivered=delivered, post=post)
         if not delivered:  # its files are to go at once, not at the next minute's sweep
             with suppress(StoreBusy, StoreFull):
                 await self._sweep_media(self._clock.now())

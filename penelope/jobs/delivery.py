@@ -1,13 +1,13 @@
 """One POST of a job's end to its webhook, and what came of it.
 
-One deadline over the whole of it; no proxy of the environment; no redirect; a connection of its own each time, so that
-none goes stale and nothing is ever sent twice for one attempt.
+One deadline over the whole of it; no proxy of the environment; no redirect.
 
-Source: contract, section 5 ("Attempts …").
+Source: contract, section 5 ("Attempts …"), section 11 ("Signatures", "Ledger").
 """
 
+import secrets
 import ssl
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -20,9 +20,13 @@ import trio
 
 from penelope import signing
 from penelope.clock import Clock
-from penelope.jobs import views
+from penelope.jobs import answers, trace, views
+from penelope.jobs.answers import Answer
+from penelope.jobs.dialling import TRAIL, Dialling, Trail
+from penelope.jobs.ledger import Entry
 from penelope.jobs.model import WEBHOOK_TIMEOUT_S, Job, Webhook
 from penelope.jobs.schedule import Verdict, verdict
+from penelope.jobs.screening import Rules
 from penelope.jobs.transitions import Attempt
 
 MAX_PER_HOST: Final = 32
@@ -30,16 +34,9 @@ MAX_POSTS: Final = 128
 MAX_ANSWER_BYTES: Final = 64 * 1024
 DRAIN_S: Final = 1.0
 USER_AGENT: Final = "penelope"
+ANYWHERE: Final = Rules()
 
 log = structlog.get_logger("penelope.delivery")
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What a receiver did. `status` is None when it gave none; `error` says why the POST did not deliver."""
-
-    status: int | None
-    error: str | None
 
 
 class Turns:
@@ -69,27 +66,38 @@ class Turns:
                 self._hosts.pop(host, None)
 
 
-def receiver(url: str) -> str:
-    """The receiver of a URL as `name:port`, for turns and log lines: no path, no password.
+def host_and_port(url: str) -> tuple[str, int | None]:
+    """Where a URL leads, without path and password; the port is None where nobody can tell.
 
     It never fails: a URL that httpx does not take, however it came into the store, fails its POSTs, not the worker.
     """
     try:
         parts = httpx.URL(url)
     except httpx.InvalidURL:
-        return urlsplit(url).netloc.rpartition("@")[2]
+        return urlsplit(url).netloc.rpartition("@")[2], None
     # The raw host: `host` decodes `xn--` names, and raises on those that only look so.
-    return f"{parts.raw_host.decode('ascii')}:{parts.port or (443 if parts.scheme == 'https' else 80)}"
+    return parts.raw_host.decode("ascii"), parts.port or (443 if parts.scheme == "https" else 80)
+
+
+def receiver(url: str) -> str:
+    """The receiver of a URL as `name:port`, for turns and log lines."""
+    return named(*host_and_port(url))
+
+
+def named(host: str, port: int | None) -> str:
+    """`name:port`, an IPv6 address in brackets."""
+    bracketed = f"[{host}]" if ":" in host else host
+    return host if port is None else f"{bracketed}:{port}"
 
 
 @asynccontextmanager
-async def open_client(transport: httpx.AsyncBaseTransport | None = None) -> AsyncGenerator[httpx.AsyncClient]:
-    """The client that POSTs; `transport` is a seam for tests."""
-    limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
+async def open_client(
+    transport: httpx.AsyncBaseTransport | None = None, rules: Rules = ANYWHERE
+) -> AsyncGenerator[httpx.AsyncClient]:
+    """The client that POSTs to where `rules` let it; `transport` is a seam for tests, and takes their place."""
     async with (
         httpx.AsyncClient(
             timeout=None,  # the one deadline is a scope: httpx's own are per operation, and a trickle outlives them
-            limits=limits,
             trust_env=False,
             follow_redirects=False,
             headers={
@@ -98,8 +106,7 @@ async def open_client(transport: httpx.AsyncBaseTransport | None = None) -> Asyn
                 "Accept-Encoding": "identity",
                 "Connection": "close",  # so that the receiver knows that nothing follows
             },
-            transport=transport,
-            verify=True if transport is not None else _trust(),
+            transport=transport or Dialling(rules, _trust()),
         ) as client
     ):
         yield client
@@ -114,9 +121,17 @@ def _trust() -> ssl.SSLContext:
     return context
 
 
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """A POST that was made: what it moves, and what is noted of it."""
+
+    attempt: Attempt
+    entry: Entry
+
+
 async def post(
     client: httpx.AsyncClient, job: Job, *, keys: Sequence[str], due: float, clock: Clock
-) -> Attempt:
+) -> Posted:
     """Make the next attempt for a job. It ends within 10 s; every failure is part of the answer.
 
     Args:
@@ -125,24 +140,45 @@ async def post(
         due: when the schedule had this attempt, epoch seconds.
     """
     assert isinstance(job.way, Webhook)
-    at = clock.now()
-    answer = await _post(client, job, job.way.url, keys, at)
+    at, trail = clock.now(), Trail()
+    answer = await _post(client, job, job.way.url, keys, at, trail)
     meant = Verdict.RETRY if answer.status is None else verdict(answer.status)
+    took_s = round(clock.now() - at, 3)
     log.info(
         "webhook posted",
         job_id=job.job_id,
         request_id=job.request_id,
+        trace_id=trace.trace_id(job.traceparent),
         attempt=job.attempts + 1,
         receiver=receiver(job.way.url),
+        address=trail.address,
         status=answer.status,
+        error_class=answer.error_class,
         error=answer.error,
         verdict=meant.value,
-        took_s=round(clock.now() - at, 3),
+        took_s=took_s,
     )
-    return Attempt(due=due, at=at, verdict=meant, error=answer.error)
+    host, port = host_and_port(job.way.url)
+    entry = Entry(
+        at=at,
+        job_id=job.job_id,
+        request_id=job.request_id,
+        attempt=job.attempts + 1,
+        host=host,
+        port=port,
+        address=trail.address,
+        status=answer.status,
+        error_class=answer.error_class,
+        error=answer.error,
+        verdict=meant.value,
+        took_s=took_s,
+    )
+    return Posted(Attempt(due=due, at=at, verdict=meant, error=answer.error), entry)
 
 
-async def _post(client: httpx.AsyncClient, job: Job, url: str, keys: Sequence[str], now: float) -> Answer:
+async def _post(
+    client: httpx.AsyncClient, job: Job, url: str, keys: Sequence[str], now: float, trail: Trail
+) -> Answer:
     body = views.posted(job, now)
     headers = {
         "Content-Type": "application/json",
@@ -151,31 +187,30 @@ async def _post(client: httpx.AsyncClient, job: Job, url: str, keys: Sequence[st
         "X-Penelope-Signature": signing.sign(body, keys[0]),
         **signing.standard(job.job_id, int(now), body, keys),
     }
+    if job.traceparent is not None:
+        headers[trace.HEADER] = trace.sent_on(job.traceparent, f"{secrets.randbits(64) or 1:016x}")
     status: int | None = None
     location = ""
     try:
         with trio.fail_after(WEBHOOK_TIMEOUT_S):
-            async with client.stream("POST", url, content=body, headers=headers) as response:
+            async with client.stream(
+                "POST", url, content=body, headers=headers, extensions={TRAIL: trail}
+            ) as response:
                 status = response.status_code
                 location = response.headers.get("location", "")
                 await _drain(response)
     except trio.TooSlowError:
         if status is None:
-            return Answer(None, f"no answer within {WEBHOOK_TIMEOUT_S:.0f} s")
+            return answers.too_late(WEBHOOK_TIMEOUT_S)
     except (
         Exception
-    ) as exc:  # whatever a network, a certificate or a broken server can do is an attempt that failed
+    ) as exc:  # all that a network, a certificate or a broken server can do is a failed attempt
         if status is None:
-            reason = why(exc)
             if not isinstance(exc, httpx.HTTPError):
                 log.warning("webhook failed unexpectedly", job_id=job.job_id, exc_info=exc)
-            return Answer(None, reason)
+            return answers.of_error(exc)
     assert status is not None
-    if 200 <= status <= 299:
-        return Answer(status, None)
-    if 300 <= status <= 399:
-        return Answer(status, f"answered {status} to {location[:200]!a}, not followed")
-    return Answer(status, f"answered {status}")
+    return answers.of_status(status, location)
 
 
 async def _drain(response: httpx.Response) -> None:
@@ -187,34 +222,3 @@ async def _drain(response: httpx.Response) -> None:
             if read >= MAX_ANSWER_BYTES:
                 # No `return`: it would leave the generators beneath to the garbage collector.
                 scope.cancel(reason="enough read")
-
-
-def why(error: BaseException) -> str:
-    """A network failure in a few words, for the job's `delivery.error`."""
-    for cause in _causes(error):
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            return f"TLS: {cause.verify_message}"
-        if isinstance(cause, ssl.SSLError):
-            return f"TLS: {getattr(cause, 'reason', None) or 'handshake failed'}"
-        if isinstance(cause, OSError) and type(cause).__name__ == "gaierror":
-            return f"no such host: {cause.strerror}"
-        if isinstance(cause, ConnectionRefusedError):
-            return "connection refused"
-        if isinstance(cause, ConnectionResetError | BrokenPipeError):
-            return "connection reset"
-    if isinstance(error, httpx.RemoteProtocolError):
-        return f"broken answer: {error}"
-    if isinstance(error, httpx.ReadError | httpx.WriteError | httpx.CloseError):
-        return "connection reset"
-    return " ".join(f"{type(error).__name__}: {error}".split())[:200]
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The error, what caused it, and the parts of groups, outermost first."""
-    seen: list[BaseException] = [error]
-    for cause in seen:
-        yield cause
-        parts = cause.exceptions if isinstance(cause, BaseExceptionGroup) else ()
-        for next_one in (*parts, cause.__cause__, cause.__context__):
-            if next_one is not None and next_one not in seen:
-                seen.append(next_one)

@@ -5,7 +5,7 @@ Source: contract, section 8 ("a result that cannot be written is kept in memory,
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import structlog
@@ -13,6 +13,7 @@ import trio
 
 from penelope.clock import Clock
 from penelope.errors import StoreBusy, StoreFull
+from penelope.jobs.ledger import Entry
 from penelope.jobs.model import Job
 from penelope.jobs.store import JobStore
 
@@ -24,9 +25,10 @@ log = structlog.get_logger("penelope.jobs")
 
 @dataclass(frozen=True, slots=True)
 class _Owed:
-    """What the store still has to be told: the job as it is, or that it is settled."""
+    """What the store still has to be told: the job as it is or that it is over, and the ledger's rows of its POSTs."""
 
     job: Job
+    posts: tuple[Entry, ...] = ()
     settled_at: float | None = None
     delivered: bool = False
 
@@ -66,13 +68,14 @@ class JobEnds:
         await self._tell(job.job_id, _Owed(job))
         self.on_finished(job)
 
-    async def attempted(self, job: Job) -> None:
+    async def attempted(self, job: Job, post: Entry) -> None:
         """Note a POST that did not deliver."""
-        await self._tell(job.job_id, _Owed(job))
+        await self._tell(job.job_id, _Owed(job, (post,)))
 
-    async def settle(self, job: Job, *, delivered: bool) -> None:
-        """Note that a webhook job is over."""
-        await self._tell(job.job_id, _Owed(job, self._clock.now(), delivered))
+    async def settle(self, job: Job, *, delivered: bool, post: Entry | None) -> None:
+        """Note that a webhook job is over; `post` is the one by which it is, if it is by one."""
+        posts = () if post is None else (post,)
+        await self._tell(job.job_id, _Owed(job, posts, self._clock.now(), delivered))
 
     async def retry(self) -> None:
         """Tell the store what it is owed, and ask one that refused whether it is well again; each second, for ever."""
@@ -95,8 +98,8 @@ class JobEnds:
 
     async def _tell(self, job_id: str, owed: _Owed) -> None:
         # What is owed already is written by the retry, all of it at once.
-        if job_id in self._owed:
-            self._owed[job_id] = owed
+        if (before := self._owed.get(job_id)) is not None:
+            self._owed[job_id] = replace(owed, posts=before.posts + owed.posts)
             return
         try:
             written = await self._write(owed)
@@ -109,9 +112,11 @@ class JobEnds:
     async def _write(self, owed: _Owed) -> bool:
         try:
             if owed.settled_at is None:
-                await self._store.save(owed.job)
+                await self._store.save(owed.job, owed.posts)
             else:
-                await self._store.settle(owed.job.job_id, owed.settled_at, delivered=owed.delivered)
+                await self._store.settle(
+                    owed.job.job_id, owed.settled_at, delivered=owed.delivered, posts=owed.posts
+                )
         except (StoreBusy, StoreFull) as exc:
             self._say(exc)
             return False

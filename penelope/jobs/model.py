@@ -49,7 +49,7 @@ class Job:
     way: how the result reaches the client; never both.
     request_id: of the request that started it.
     limit_s: seconds of work past which it is ended; None: no limit.
-    traceparent: of the request that started it, as it came; None: it had none, or a bad one.
+    traceparent: of the request that started it, as version 00 writes it; None: it had none, or a bad one.
     finished_at: None while it runs, like `status` and `result`.
     status: what the plain call would have answered.
     result: its envelope, JSON text.

@@ -7,10 +7,12 @@ Source: contract, sections 5, 6 and 8.
 """
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from penelope.errors import StoreFull, TooManyJobs
+from penelope.jobs import ledger
+from penelope.jobs.ledger import Entry
 from penelope.jobs.model import MAX_JOBS, MEDIA_AFTER_DELIVERY_S, Job, Polling, State, Way, Webhook
 from penelope.jobs.schedule import forget_at
 from penelope.store.database import Database
@@ -107,16 +109,18 @@ class JobStore:
 
         await self._database.write(insert)
 
-    async def save(self, job: Job) -> None:
+    async def save(self, job: Job, posts: Iterable[Entry] = ()) -> None:
         """Write a job that ended: its end if the store knows it as running, its last POST if it does not have it yet.
 
-        Both in one transaction, since a disk that refused the end may get both at once.
+        Both in one transaction, since a disk that refused the end may get both at once; and with them the ledger's rows
+        of its POSTs.
         """
 
         def save(connection: sqlite3.Connection) -> None:
             _finish(connection, job)
             if job.attempts:
                 connection.execute(_ATTEMPTED, _row(job))
+            ledger.insert(connection, posts)
 
         await self._database.write(save)
 
@@ -135,13 +139,16 @@ class JobStore:
             lambda connection: connection.execute(_CHECKPOINT, {"job_id": job_id, "value": value})
         )
 
-    async def settle(self, job_id: str, now: float, *, delivered: bool) -> None:
-        """Forget a webhook job: its media stays 5 minutes for the download when delivered, else goes at once."""
+    async def settle(self, job_id: str, now: float, *, delivered: bool, posts: Iterable[Entry] = ()) -> None:
+        """Forget a webhook job, but for the ledger's rows of its POSTs. Its media stays 5 minutes for the download when
+        delivered, else goes at once.
+        """
         until = now + MEDIA_AFTER_DELIVERY_S if delivered else now
 
         def settle(connection: sqlite3.Connection) -> None:
             connection.execute(_MEDIA_FREE, {"job_id": job_id, "until": until})
             connection.execute(_DELETE, {"job_id": job_id})
+            ledger.insert(connection, posts)
 
         await self._database.write(settle)
 

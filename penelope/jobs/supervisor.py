@@ -18,21 +18,24 @@ import trio
 from structlog.contextvars import bind_contextvars
 
 from penelope.clock import Clock
-from penelope.errors import Stopping, Unavailable
+from penelope.errors import BadOptions, Stopping, Unavailable
 from penelope.jobs.calls import Live, Planned
 from penelope.jobs.deliveries import Deliveries
-from penelope.jobs.delivery import open_client
+from penelope.jobs.delivery import ANYWHERE, open_client
 from penelope.jobs.ends import JobEnds
 from penelope.jobs.lag import LoopLag
-from penelope.jobs.model import Job
-from penelope.jobs.options import JobOptions
+from penelope.jobs.ledger import Ledger
+from penelope.jobs.model import Job, Webhook
+from penelope.jobs.options import CALLBACK_HEADER, JobOptions
 from penelope.jobs.recovery import recover
 from penelope.jobs.runner import Runner
+from penelope.jobs.screening import Policy, Rules
 from penelope.jobs.store import JobStore
 from penelope.jobs.sweep import sweep_loop
 from penelope.jobs.ticket import Ticket
 from penelope.jobs.watching import Watching
 from penelope.outcome import Outcome
+from penelope.pages.gate import own_addresses
 from penelope.pages.manager import PageManager
 from penelope.pages.purge import purge_loop
 from penelope.store.media import MediaStore
@@ -49,6 +52,7 @@ class Parts:
 
     Attributes:
         keys: that sign webhooks, the current one first.
+        rules: where webhooks may go.
         page_memory_bytes: above which an idle page is purged.
     """
 
@@ -56,10 +60,12 @@ class Parts:
     store: JobStore
     media: MediaStore
     requests: RequestLog
+    ledger: Ledger
     clock: Clock
     keys: tuple[str, ...]
     stop_grace_s: float
     page_memory_bytes: int
+    rules: Rules = ANYWHERE
     transport: httpx.AsyncBaseTransport | None = None
     lag: LoopLag = field(default_factory=LoopLag)
 
@@ -203,6 +209,18 @@ class Supervisor:
         self._spawn(run, name=name, request_id=request_id)
         return await ticket.wait()
 
+    def check_callback(self, asked: JobOptions | None) -> None:
+        """May webhooks go where the callback says, as far as it says so itself? Names are judged when they are dialled.
+
+        Raises:
+            BadOptions: no.
+        """
+        rules = self._parts.rules
+        if asked is None or not isinstance(asked.way, Webhook) or rules.policy is Policy.ANY:
+            return
+        if refusal := rules.refusal_at_start(asked.way.url, own_addresses()):
+            raise BadOptions(f"{CALLBACK_HEADER}: {refusal}")
+
     def refuse_when_unable(self) -> None:
         """Raises:
         Stopping: no new calls are taken.
@@ -253,12 +271,14 @@ async def open_supervisor(parts: Parts) -> AsyncGenerator[Supervisor]:
     """
     ends = JobEnds(parts.store, parts.clock)
     to_deliver = await recover(parts.store, parts.media, parts.requests, parts.clock)
-    async with open_client(parts.transport) as client, trio.open_nursery() as children:
+    async with open_client(parts.transport, parts.rules) as client, trio.open_nursery() as children:
         children.start_soon(parts.requests.run, name="request log")
         children.start_soon(parts.clock.run, name="clock")
         children.start_soon(ends.retry, name="owed ends")
         children.start_soon(parts.lag.run, name="loop lag")
-        children.start_soon(sweep_loop, parts.store, parts.media, parts.requests, parts.clock, name="sweep")
+        children.start_soon(
+            sweep_loop, parts.store, parts.media, parts.requests, parts.ledger, parts.clock, name="sweep"
+        )
         children.start_soon(
             purge_loop, parts.pages, parts.clock, parts.page_memory_bytes, name="memory purge"
         )

@@ -16,7 +16,7 @@ CREATE TABLE jobs_2 (
     last_at     REAL,                           -- the moment of the schedule that the last of them used up
     error       TEXT,                           -- why it did not deliver
     limit_s     REAL CHECK (limit_s > 0),       -- past which its plugin is ended; NULL: no limit
-    traceparent TEXT,                           -- of the request that started it, as it came
+    traceparent TEXT,                           -- of the request that started it
     CHECK ((callback IS NULL) <> (ttl IS NULL)),
     CHECK ((state = 'running') = (finished_at IS NULL)),
     CHECK ((state = 'running') = (forget_at IS NULL)),
@@ -53,14 +53,15 @@ CREATE TABLE deliveries (
     job_id      TEXT NOT NULL,                  -- not a reference: it outlives the job
     request_id  TEXT NOT NULL,
     attempt     INTEGER NOT NULL CHECK (attempt >= 1),
-    receiver    TEXT NOT NULL,                  -- name:port
+    host        TEXT NOT NULL,                  -- of the URL
+    port        INTEGER,                        -- NULL: of a URL that could not be read
     address     TEXT,                           -- that was dialled; NULL: none was
     status      INTEGER,                        -- that was answered; NULL: none was
-    error_class TEXT,                           -- dns, refused, reset, tls, timeout, http_5xx, ...; NULL: delivered
+    error_class TEXT,                           -- dns, refused, reset, tls, timeout, http_5xx, …; NULL: delivered
     error       TEXT,                           -- the same in words
     verdict     TEXT NOT NULL CHECK (verdict IN ('delivered', 'retry', 'give up')),
     took_s      REAL NOT NULL
 ) STRICT;
 
 CREATE INDEX deliveries_by_at ON deliveries (at);
-CREATE INDEX deliveries_by_job ON deliveries (job_id);
+CREATE UNIQUE INDEX deliveries_by_job ON deliveries (job_id, attempt, at);

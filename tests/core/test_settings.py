@@ -63,6 +63,16 @@ GOOD: list[tuple[str, str, str, Any]] = [
     ("PENELOPE_PAGE_MEMORY_MB", "500", "page_memory_mb", 500),
     ("STOP_GRACE_S", "0.5", "stop_grace_s", 0.5),
     ("PENELOPE_STOP_GRACE_S", "2", "stop_grace_s", 2.0),
+    ("WEBHOOK_POLICY", "lan", "webhook_policy", "lan"),
+    ("PENELOPE_WEBHOOK_POLICY", "public", "webhook_policy", "public"),
+    ("WEBHOOK_ALLOW", "", "webhook_allow", ()),
+    ("WEBHOOK_ALLOW", "nas.lan, 10.0.0.0/8,", "webhook_allow", ("nas.lan", "10.0.0.0/8")),
+    (
+        "PENELOPE_WEBHOOK_ALLOW",
+        "10.1.2.3,[fd00::1],localhost",
+        "webhook_allow",
+        ("10.1.2.3", "[fd00::1]", "localhost"),
+    ),
 ]
 BAD: list[tuple[str, str]] = [
     *(("PENELOPE_KEY_PREVIOUS", bad) for bad in ("with space", "schlüssel-schlüssel", "nul\x01l")),
@@ -81,6 +91,21 @@ BAD: list[tuple[str, str]] = [
     *(("MAX_PAGES", bad) for bad in ("", "0", "-1", "many", "1001", "1e2")),
     *(("MEDIA_MAX_MB", bad) for bad in ("", "-1", "nan", "4G")),
     *(("PAGE_MEMORY_MB", bad) for bad in ("", "0", "-1", "nan", "1G")),
+    *(("WEBHOOK_POLICY", bad) for bad in ("", "none", "LAN")),
+    *(
+        ("WEBHOOK_ALLOW", bad)
+        for bad in (
+            "10.1.2.3/8",  # has bits of a host: which network is meant?
+            "10.0.0.0/33",
+            "10.0.0.300",
+            "nas.lan:80",
+            "https://nas.lan",
+            "*.lan",
+            "a b",
+            "fd00::g",
+            "grüße.lan",
+        )
+    ),
     *(("STOP_GRACE_S", bad) for bad in ("", "-1", "nan", "inf", "3601", "ten")),
 ]
 
@@ -96,6 +121,13 @@ def test_a_bad_value_names_its_variable(name: str, text: str) -> None:
     """A value that does not parse stops the start and names the variable."""
     with pytest.raises(BadSettings, match=name):
         read(**{name: text})
+
+
+@pytest.mark.parametrize("name", ["WEBHOOK_POLICY", "WEBHOOK_ALLOW"])
+def test_the_prefix_wins_for_words_too(name: str) -> None:
+    with pytest.raises(BadSettings, match=name):
+        read(**{f"PENELOPE_{name}": "*", name: "any"})
+    assert str(getattr(read(**{f"PENELOPE_{name}": "lan", name: "*"}), name.lower())) in ("lan", "('lan',)")
 
 
 @pytest.mark.parametrize("name", ["MAX_PAGES", "MEDIA_MAX_MB", "PAGE_MEMORY_MB", "STOP_GRACE_S"])

@@ -41,7 +41,9 @@ async def client() -> AsyncIterator[httpx.AsyncClient]:
 
 async def post(client: httpx.AsyncClient, url: str, result: object = None) -> Attempt:
     clock = Clock()
-    return await delivery.post(client, ended(url, result), keys=(KEY,), due=clock.now(), clock=clock)
+    return (
+        await delivery.post(client, ended(url, result), keys=(KEY,), due=clock.now(), clock=clock)
+    ).attempt
 
 
 async def test_the_headers_are_these_and_no_others(

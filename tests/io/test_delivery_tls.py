@@ -43,7 +43,7 @@ def server(certificate: trustme.LeafCert) -> ssl.SSLContext:
 async def post(url: str) -> Attempt:
     clock = Clock()
     async with delivery.open_client() as client:
-        return await delivery.post(client, ended(url), keys=(KEY,), due=clock.now(), clock=clock)
+        return (await delivery.post(client, ended(url), keys=(KEY,), due=clock.now(), clock=clock)).attempt
 
 
 async def test_a_good_certificate_of_an_authority_of_the_machine(

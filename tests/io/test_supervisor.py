@@ -10,6 +10,7 @@ import trio
 
 from penelope.clock import Clock
 from penelope.jobs.calls import Live, Planned
+from penelope.jobs.ledger import Ledger
 from penelope.jobs.model import Job, Polling, State, Webhook
 from penelope.jobs.options import JobOptions
 from penelope.jobs.store import JobStore
@@ -46,6 +47,7 @@ async def parts(database: Database, tmp_path: Path) -> Parts:
         store=JobStore(database),
         media=media,
         requests=RequestLog(database),
+        ledger=Ledger(database),
         clock=clock,
         keys=(KEY,),
         stop_grace_s=0.2,

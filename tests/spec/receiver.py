@@ -9,7 +9,10 @@ from typing import Any
 import httpx
 import trio
 
+from penelope.jobs.dialling import TRAIL
+
 URL = "http://receiver.lan/hooks/42"
+ADDRESS = "192.0.2.7"  # which is said to have been dialled
 
 Reply = int | Exception | Callable[[httpx.Request], Awaitable[httpx.Response]]
 
@@ -62,6 +65,8 @@ class Receiver(httpx.AsyncBaseTransport):
         if self._closed:
             await trio.sleep_forever()
         body = await request.aread()
+        if TRAIL in request.extensions:
+            request.extensions[TRAIL].address = ADDRESS
         self.posts.append(Post(trio.current_time(), str(request.url), request.headers, body))
         reply = self._replies.popleft() if self._replies else self._last
         self.now += 1

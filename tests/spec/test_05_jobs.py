@@ -414,7 +414,7 @@ def caused(error: Exception, cause: Exception) -> Exception:
         (httpx.RemoteProtocolError("Server disconnected without sending a response."), "broken answer"),
         (OSError(113, "No route to host"), "No route to host"),
         (ValueError("whatever a library may raise"), "ValueError"),
-        (ExceptionGroup("several", [OSError(113, "No route to host")]), "several"),
+        (ExceptionGroup("several", [OSError(113, "No route to host")]), "No route to host"),
     ],
 )
 async def test_a_network_error_waits_for_the_next_attempt(

@@ -3,7 +3,7 @@
 import json
 import os
 import sqlite3
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 import trio
 
 from penelope.errors import StoreHeld
+from penelope.jobs.ledger import Entry
 from penelope.jobs.model import Job
 from penelope.jobs.store import JobStore
 from penelope.store import database
@@ -275,12 +276,12 @@ async def test_a_kill_around_the_commit_of_a_result(
     images: list[World] = []
     save = JobStore.save
 
-    async def save_and_die(self: JobStore, job: Job) -> None:
+    async def save_and_die(self: JobStore, job: Job, posts: Iterable[Entry] = ()) -> None:
         if committed:
-            await save(self, job)
+            await save(self, job, posts)
         images.append(world.image())
         if not committed:
-            await save(self, job)
+            await save(self, job, posts)
 
     async with live(world) as life:
         monkeypatch.setattr(JobStore, "save", save_and_die)

@@ -17,6 +17,8 @@ from penelope.births import watch_births
 from penelope.clock import Clock
 from penelope.http.app import create_app
 from penelope.http.worker import Worker
+from penelope.jobs.ledger import Ledger
+from penelope.jobs.screening import rules
 from penelope.jobs.store import JobStore
 from penelope.jobs.supervisor import Parts, Supervisor, open_supervisor
 from penelope.main import COOKIES, MIB
@@ -166,10 +168,12 @@ async def live(world: World) -> AsyncGenerator[Life]:
                 store=JobStore(database),
                 media=media,
                 requests=RequestLog(database),
+                ledger=Ledger(database),
                 clock=clock,
                 keys=settings.keys,
                 stop_grace_s=settings.stop_grace_s,
                 page_memory_bytes=settings.page_memory_mb * MIB,
+                rules=rules(settings.webhook_policy, settings.webhook_allow, (settings.host, settings.port)),
                 transport=world.receiver,
             )
             async with open_supervisor(parts) as supervisor:
@@ -181,6 +185,7 @@ async def live(world: World) -> AsyncGenerator[Life]:
                     jobs=parts.store,
                     media=media,
                     requests=parts.requests,
+                    ledger=parts.ledger,
                     supervisor=supervisor,
                     started_at=clock.now(),
                     births=births,

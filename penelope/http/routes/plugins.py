@@ -13,7 +13,7 @@ from penelope.errors import MethodNotAllowed, NotFound
 from penelope.http import prefer, reading, waiting
 from penelope.http.envelope import answer
 from penelope.http.worker import Worker
-from penelope.jobs import options
+from penelope.jobs import options, trace
 from penelope.jobs.calls import Planned, plugin_body
 from penelope.jobs.options import JobOptions
 from penelope.outcome import Outcome
@@ -53,6 +53,7 @@ async def _plan(worker: Worker, page_id: str, name: str) -> tuple[Planned, JobOp
     if plugin is None:
         raise NotFound(f"there is no plugin {name!r}")
     asked = options.parse(request.headers.items())
+    worker.supervisor.check_callback(asked)
     token = reading.lease_token()
     given = plugin.from_query(reading.query()) if request.method == "GET" else await reading.json_object()
     arguments = plugin.arguments(given)
@@ -66,6 +67,7 @@ async def _plan(worker: Worker, page_id: str, name: str) -> tuple[Planned, JobOp
         route=request.path,
         request_id=reading.request_id(),
         lease=token,
+        traceparent=trace.parse(request.headers.getlist(trace.HEADER)),
         make_body=plugin_body(plugin, arguments),
     )
     return planned, asked
