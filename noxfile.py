@@ -3,6 +3,7 @@
     nox                      everything, in this order
     nox -s lint typing       what an editor would tell
     nox -s tests-3.13 -- tests/spec -k lease
+    nox -s kill -- --kills 1000 --seed 1
     nox -s floors            the fast tests on the oldest versions that pyproject.toml allows
 
 Environments are kept in `.nox` and installed anew only when pyproject.toml changes. uv makes them when it is there
@@ -174,6 +175,15 @@ def bench(session: nox.Session) -> None:
     """How fast it is, as ratios measured in one run: docs/performance.md. Not part of the checks."""
     _install(session)
     session.run("python", "-m", "bench", *session.posargs)
+
+
+@nox.session(python=OLDEST)
+def kill(session: nox.Session) -> None:
+    """A thousand workers, killed and stopped under load: docs/reliability.md. Not part of the checks, which have a
+    short run of it: `nox -s kill -- --kills 1000 --seed 1`.
+    """
+    _install(session, "test")
+    session.run("python", "-m", "tests.kill", *session.posargs)
 
 
 @nox.session(python=PYTHONS[::-1])

@@ -18,7 +18,7 @@ import psutil
 import trio
 
 ROOT: Final = Path(__file__).parents[2]
-DYING: Final = Path(__file__).with_name("dying.py")
+DYING: Final = ROOT / "tests" / "kill" / "dying.py"
 PLUGINS: Final = Path(__file__).with_name("tested_plugins.py")
 KEY: Final = "the-key-of-the-tests-0123456789"
 READY_S: Final = 40.0
@@ -108,7 +108,7 @@ class WorkerProcess:
         """Start the process; immediate.
 
         Args:
-            die_at: a point of `dying.py` at which it sends itself SIGKILL.
+            die_at: a point of `tests/kill/points.py` at which it sends itself SIGKILL.
         """
         program = ["-m", "penelope"] if die_at is None else [os.fspath(DYING), die_at]
         self._lives += 1

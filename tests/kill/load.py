@@ -1,0 +1,163 @@
+"""Clients that start jobs of every kind without pause, one on each page, and look how they went."""
+
+import random
+import time
+from dataclasses import dataclass
+from typing import Any, Final
+
+import httpx
+import trio
+
+from tests.io.receivers import Receiver
+from tests.kill.record import SHORT_TTL_S, End, Record, Story, demand
+
+PAGES: Final = ("main", "second", "third")
+LOOK_AGAIN_S: Final = 0.03
+TTLS: Final = (1.0, SHORT_TTL_S, 60.0, 60.0, 120.0, 600.0)
+FIRST_TTL_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A start: plugin, body, and whether its result says the value (a bug's does not)."""
+
+    plugin: str
+    body: dict[str, Any]
+    says: bool = True
+
+
+def any_ask(dice: random.Random) -> Ask:
+    """A job of one of the kinds that there are."""
+    (kind,) = dice.choices(
+        ("now", "page", "long", "fail", "bug", "steps", "files", "large", "deaf"),
+        weights=(5, 2, 4, 2, 1, 4, 3, 1, 1),
+    )
+    match kind:
+        case "long":
+            return Ask(kind, {"seconds": round(dice.uniform(0.1, 3.0), 2)})
+        case "fail":
+            return Ask(kind, {"seconds": dice.choice((0.0, 0.2))})
+        case "bug":
+            return Ask(kind, {}, says=False)
+        case "steps":
+            return Ask(kind, {"count": dice.randrange(1, 12)})
+        case "files":
+            return Ask(kind, {"count": dice.randrange(1, 4)})
+        case "large":
+            return Ask(kind, {"kib": dice.choice((64, 1024))})
+        case "deaf":
+            return Ask(kind, {"seconds": 2.0})
+        case _:
+            return Ask(kind, {})
+
+
+class Load:
+    """The clients of one life of the worker."""
+
+    def __init__(self, record: Record, client: httpx.AsyncClient, receivers: list[str], seed: str) -> None:
+        """
+        Args:
+            receivers: URLs, each as often as it is to be taken.
+        """
+        self._record = record
+        self._client = client
+        self._receivers = receivers
+        self._seed = seed
+
+    async def run(self) -> None:
+        """Until cancelled, or the worker is gone."""
+        async with trio.open_nursery() as nursery:
+            for page_id in PAGES:
+                nursery.start_soon(self._work, page_id)
+            nursery.start_soon(self.look_at_all)
+
+    async def first(self) -> None:
+        """No life leaves a page claimed for the next: the first start on it is accepted, without a wait."""
+        answer = await self._start("main", Ask("now", {}), FIRST_TTL_S, None)
+        demand(answer.status_code == 202, "the first start answered", answer.status_code, answer.text)
+
+    async def _work(self, page_id: str) -> None:
+        dice = random.Random(f"{self._seed} {page_id}")
+        try:
+            if page_id != "main":
+                await self._client.post("/api/v1/pages", json={"page_id": page_id})
+            while True:
+                await self._one(page_id, dice)
+        except httpx.TransportError:
+            return
+
+    async def _one(self, page_id: str, dice: random.Random) -> None:
+        if dice.random() < 0.5:
+            ttl, url = dice.choice(TTLS), None
+        else:
+            ttl, url = None, dice.choice(self._receivers)
+        ask, watches = any_ask(dice), dice.random() < 0.5
+        while True:
+            answer = await self._start(page_id, ask, ttl, url)
+            if answer.status_code == 202:
+                break
+            demand(answer.status_code in {404, 409, 503}, "a start answered", answer.status_code, answer.text)
+            if answer.status_code == 404:  # the page opens again
+                await self._client.post("/api/v1/pages", json={"page_id": page_id})
+            await trio.sleep(LOOK_AGAIN_S)
+        if watches and ttl is not None:
+            story = self._record.jobs[answer.json()["job_id"]]
+            while not (story.shown or story.gone):
+                await trio.sleep(LOOK_AGAIN_S)
+                await self.look(story)
+
+    async def _start(self, page_id: str, ask: Ask, ttl: float | None, url: str | None) -> httpx.Response:
+        value = f"value {len(self._record.jobs)} {time.monotonic_ns():x}"
+        headers = {"X-Callback-Url": url} if url is not None else {"X-Result-Ttl": f"{ttl:g}"}
+        path = f"/api/v1/{page_id}/plugin/kill/{ask.plugin}"
+        asked_at = time.monotonic()
+        answer = await self._client.post(path, json={"value": value, **ask.body}, headers=headers)
+        if answer.status_code == 202:
+            self._record.accepted(answer.json()["job_id"], value if ask.says else "", ttl, asked_at)
+        return answer
+
+    async def look_at_all(self) -> None:
+        """Ask for each job that has not come to its end."""
+        try:
+            for story in [story for story in self._record.jobs.values() if not story.gone]:
+                if story.ttl is None or not story.shown:
+                    await self.look(story)
+        except httpx.TransportError:
+            return
+
+    async def look(self, story: Story) -> None:
+        """Ask for a job, and for its first file when it has ended."""
+        asked_at = time.monotonic()
+        answer = await self._client.get(f"/api/v1/jobs/{story.job_id}")
+        self._record.counts["polls"] += 1
+        if answer.status_code == 404:
+            self._record.check_gone(story)
+            return
+        demand(answer.status_code == 200, "a poll answered", answer.status_code, answer.text)
+        shown = answer.json()
+        if shown["state"] == "running":
+            demand(story.end is None, story.job_id, "runs again, having ended as", story.end)
+            story.seen_at = asked_at
+            return
+        story.ends_as(End.of(shown), "a poll")
+        if not story.shown:
+            story.shown = True
+            await self._fetch_file(story)
+
+    async def _fetch_file(self, story: Story) -> None:
+        """A file lives as long as its result, and is handed over whole, once."""
+        assert story.end is not None
+        links = story.end.result.get("files", [])
+        if not links:
+            return
+        answer = await self._client.get(links[0]["url"])
+        demand(answer.status_code == 200, story.job_id, "has no file", links[0], answer.status_code)
+        demand(answer.text == story.value, story.job_id, "has another file:", answer.text[:80])
+        self._record.counts["files"] += 1
+
+
+def urls(receivers: dict[str, Receiver], dead_port: int) -> list[str]:
+    """Where webhooks go: mostly to somebody who takes them."""
+    shares = {"good": 5, "slow": 2, "flaky": 2, "failing": 1, "refusing": 1, "resetting": 1, "hanging": 1}
+    found = [receivers[name].url for name, share in shares.items() if name in receivers for _ in range(share)]
+    return [*found, f"http://127.0.0.1:{dead_port}/hooks/dead"]

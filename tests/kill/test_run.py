@@ -1,0 +1,29 @@
+"""The run of `python -m tests.kill`, a short one."""
+
+from pathlib import Path
+
+from tests.kill.plan import How, stops
+from tests.kill.run import Run
+
+SEED = 25
+KILLS = 8
+
+
+async def test_a_short_run(tmp_path: Path) -> None:
+    """J6, J12, J13: every accepted job has its end, whenever and however the worker is stopped."""
+    run = Run(tmp_path / "home", SEED, KILLS, hanging=False, longest_s=2.0)
+    await run.run()
+    assert KILLS == sum(run.ends[how.value] for how in How)
+    assert KILLS + 4 == run.checks
+    accepted = [story for story in run.record.jobs.values() if story.accepted]
+    assert len(accepted) > 2 * KILLS
+    assert any(story.delivered for story in accepted)
+    assert any(story.shown for story in accepted)
+
+
+def test_a_seed_makes_the_same_stops() -> None:
+    first, second, other = stops(1), stops(1), stops(2)
+    some = [next(first) for _ in range(200)]
+    assert some == [next(second) for _ in range(200)]
+    assert some != [next(other) for _ in range(200)]
+    assert set(How) == {stop.how for stop in some}
