@@ -14,7 +14,7 @@ import typing
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
 from pydantic.errors import PydanticUserError
@@ -27,6 +27,8 @@ from penelope.plugin import PLUGIN_MARK, Mark
 ENTRY_POINTS: Final = "penelope.plugins"
 ENVELOPE: Final = frozenset({"success", "page_id"})
 _MANY: Final = (list, tuple, set, frozenset)
+
+_Model = TypeVar("_Model", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,6 +296,18 @@ def _plugins_of(module: types.ModuleType) -> Iterator[Plugin]:
         # Only what the module defines: it may import another's plugin to use it.
         if inspect.isfunction(value) and hasattr(value, PLUGIN_MARK) and value.__module__ == module.__name__:
             yield read_plugin(value)
+
+
+def checked(model: type[_Model], given: Mapping[str, Any]) -> _Model:
+    """`given` as a model.
+
+    Raises:
+        BadParameter: a value is bad, missing or unknown; the message names it.
+    """
+    try:
+        return model.model_validate(given)
+    except ValidationError as exc:
+        raise BadParameter("; ".join(explained(exc))) from exc
 
 
 def explained(error: ValidationError) -> Iterator[str]:

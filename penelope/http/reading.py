@@ -5,18 +5,15 @@ Source: contract, section 1 ("A malformed body … is 422").
 
 import json
 import re
-from typing import Any, TypeVar
+from typing import Any
 
-from pydantic import BaseModel, ValidationError
 from quart import g, request
 
 from penelope import jsontext
-from penelope.errors import BadParameter, MalformedBody
+from penelope.errors import MalformedBody
 from penelope.http import auth
-from penelope.registry import explained
 
 _ESCAPED_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
-_Model = TypeVar("_Model", bound=BaseModel)
 
 
 async def json_object() -> dict[str, Any]:
@@ -52,18 +49,6 @@ def _is_text(value: object) -> bool:
 def query() -> dict[str, list[str]]:
     """The query string's values by name, repeated ones in order."""
     return request.args.to_dict(flat=False)
-
-
-def checked(model: type[_Model], given: dict[str, Any]) -> _Model:
-    """`given` as a model.
-
-    Raises:
-        BadParameter: a value is bad, missing or unknown; the message names it.
-    """
-    try:
-        return model.model_validate(given)
-    except ValidationError as exc:
-        raise BadParameter("; ".join(explained(exc))) from exc
 
 
 def lease_token() -> str | None:

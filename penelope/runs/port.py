@@ -6,7 +6,7 @@ Source: contract, section 10; docs/architecture.md, "Runs".
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from penelope.errors import PenelopeError
@@ -47,8 +47,16 @@ class Desk(Protocol):
     @property
     def page_id(self) -> str: ...
 
-    async def plugin(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    async def plugin(
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        on_progress: Callable[[float, str], None] | None = None,
+    ) -> dict[str, Any]:
         """Run a plugin, `family/name`, as a plain call would; the fields of its result.
+
+        Args:
+            on_progress: told of the plugin's own progress, a fraction from 0 to 1 and a few words.
 
         Raises:
             NotFound, BadParameter: there is no such plugin, or it does not take these; nothing was run.

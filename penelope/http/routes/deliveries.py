@@ -16,6 +16,7 @@ from penelope.http.worker import Worker
 from penelope.jobs.answers import CLASSES
 from penelope.jobs.delivery import named
 from penelope.jobs.ledger import Entry
+from penelope.registry import checked
 
 _CURSOR: Final = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
 
@@ -63,7 +64,7 @@ def blueprint(worker: Worker) -> Blueprint:
         for name, values in given.items():
             if len(values) > 1:
                 raise BadParameter(f"parameter {name} is given more than once")
-        asked = reading.checked(Query, {name: values[0] for name, values in given.items()})
+        asked = checked(Query, {name: values[0] for name, values in given.items()})
         rows = await worker.ledger.newest(
             job_id=asked.job_id,
             host=asked.host,

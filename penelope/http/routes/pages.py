@@ -16,6 +16,7 @@ from penelope.http.worker import Worker
 from penelope.pages.browser.urls import allowed_url
 from penelope.pages.claim import Holder
 from penelope.pages.manager import Page
+from penelope.registry import checked
 
 
 class NewPage(BaseModel):
@@ -50,7 +51,7 @@ def blueprint(worker: Worker) -> Blueprint:
     @routes.post("/api/v1/pages")
     async def opened() -> Response:
         worker.supervisor.refuse_when_unable()
-        asked = reading.checked(NewPage, await reading.json_object())
+        asked = checked(NewPage, await reading.json_object())
         if asked.url is not None:
             allowed_url(asked.url)
         page: Page = await worker.supervisor.run_apart(
@@ -84,7 +85,7 @@ def blueprint(worker: Worker) -> Blueprint:
     @routes.post("/api/v1/<page:page_id>/lease")
     async def leased(page_id: str) -> Response:
         worker.supervisor.refuse_when_unable()
-        asked = reading.checked(NewLease, await reading.json_object())
+        asked = checked(NewLease, await reading.json_object())
         lease = pages.lease(page_id, asked.ttl)
         shown = {"lease": lease.token, "ttl": lease.ttl, "expires_in": lease.expires_in(trio.current_time())}
         return success(shown, page_id=page_id)

@@ -12,6 +12,7 @@ from penelope.jobs.calls import Planned, primitive_body
 from penelope.pages import lease as leases
 from penelope.pages.primitives.model import Primitive
 from penelope.pages.primitives.table import PRIMITIVES
+from penelope.registry import checked
 
 
 def blueprint(worker: Worker) -> Blueprint:
@@ -26,7 +27,7 @@ def _add(routes: Blueprint, worker: Worker, primitive: Primitive) -> None:
     async def call(page_id: str) -> Response:
         worker.supervisor.refuse_when_unable()
         token = reading.lease_token()
-        options = reading.checked(primitive.options, await reading.json_object())
+        options = checked(primitive.options, await reading.json_object())
         page = worker.pages.get(page_id)
         leases.check(page.lease, token, worker.pages.lease_now())
         planned = Planned(

@@ -12,6 +12,7 @@ from penelope.errors import BadParameter
 from penelope.http import reading
 from penelope.http.envelope import success
 from penelope.http.worker import Worker
+from penelope.registry import checked
 
 
 class Query(BaseModel):
@@ -35,7 +36,7 @@ def blueprint(worker: Worker) -> Blueprint:
         for name, values in given.items():
             if len(values) > 1:
                 raise BadParameter(f"parameter {name} is given more than once")
-        asked = reading.checked(Query, {name: values[0] for name, values in given.items()})
+        asked = checked(Query, {name: values[0] for name, values in given.items()})
         rows = await worker.requests.newest(
             kind=asked.kind, page_id=asked.page_id, since=asked.since, limit=asked.limit
         )
