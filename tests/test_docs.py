@@ -19,9 +19,10 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 from pydantic import SecretStr
 
 from penelope import cli, errors, main, registry, signing
-from penelope.http import openapi
+from penelope.http import openapi, prefer, streaming
 from penelope.http.app import create_app
 from penelope.http.described import ROUTES
+from penelope.http.routes import events
 from penelope.http.worker import Worker
 from penelope.jobs import answers, delivery, ledger, model, options, schedule, transitions, views
 from penelope.jobs.model import Job, Polling, State, Webhook
@@ -238,6 +239,10 @@ def test_limits_are_those_of_the_code() -> None:
         f"`ttl` above 0, at most {model.MAX_TTL_S:.0f} s",
         f"{options.MAX_URL_CHARS} characters",
         f"above 0, at most {model.MAX_LIMIT_S // 1000:.0f} {model.MAX_LIMIT_S % 1000:.0f} s",
+        f"`Prefer: wait=N` {prefer.MAX_WAIT_S} s",
+        f"heartbeats of a job's events {streaming.HEARTBEAT_S:.0f} s",
+        f"`progress` events {1 / events.PROGRESS_GAP_S:.0f} a second",
+        f"waits for it {streaming.STALL_S:.0f} s",
         f"all of it {model.WEBHOOK_TIMEOUT_S:.0f} s",
         f"{delivery.MAX_PER_HOST} to one receiver, {delivery.MAX_POSTS} in all",
         f"{delivery.MAX_ANSWER_BYTES // 1024} KiB",

@@ -1,4 +1,4 @@
-"""The socket below an answer that may last for hours: how much may wait in it, and how to be rid of it.
+"""The socket below an answer that may last for hours: how much waits in it, and how to be rid of it.
 
 The server hands its app no socket. It is found along the way that `send` goes: the request's stream, the protocol and
 the connection each keep the next one. Where that way is another one (the tests' transport, HTTP/2, whose streams share
@@ -7,7 +7,10 @@ one socket) there is nothing below. A test on real sockets holds that it is foun
 Source: contract, section 11 ("Watch").
 """
 
+import fcntl
 import socket
+import struct
+import termios
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, Final
@@ -37,15 +40,21 @@ class Connection:
             at = getattr(owner, "send", None)
         return None
 
-    def bound(self, buffer_bytes: int, silence_s: float) -> None:
-        """Keep no more than so much for a client that does not read, and no longer than so long.
-
-        It stays so for the rest of the connection, which should therefore end with this answer.
-        """
+    def bound(self, buffer_bytes: int) -> None:
+        """Let no more than so much wait in the socket. It stays so, and the connection should end with this answer."""
         if (found := self.socket) is not None:
-            with suppress(OSError):  # not a TCP socket, or one that is gone
+            with suppress(OSError):  # it is gone
                 found.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffer_bytes)
-                found.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(silence_s * 1000))
+
+    def unread(self) -> int | None:
+        """How many bytes wait for the client's side to take them; None: that cannot be known."""
+        if (found := self.socket) is None:
+            return None
+        try:
+            (waiting,) = struct.unpack("i", fcntl.ioctl(found.fileno(), termios.TIOCOUTQ, bytes(4)))
+        except OSError:
+            return None
+        return int(waiting)
 
     def drop(self) -> None:
         """Hang up: a write that waits for the client fails. Nothing else ends one, it is shielded."""

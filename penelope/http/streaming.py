@@ -9,7 +9,7 @@ import math
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import Any, Final, Protocol
+from typing import Any, Final, NoReturn, Protocol
 
 import structlog
 import trio
@@ -22,7 +22,8 @@ from penelope.http.connection import SCOPE_KEY, Connection
 HEARTBEAT_S: Final = 10.0
 RETRY_MS: Final = 2000
 BUFFER_BYTES: Final = 64 * 1024
-STALL_S: Final = 20.0
+STALL_S: Final = 15.0
+LOOK_AGAIN_S: Final = 0.05
 
 log = structlog.get_logger("penelope.http")
 
@@ -40,11 +41,11 @@ class Source(Protocol):
 
 class EventStream(ResponseBody):
     """The body of one viewer's answer, sent piece by piece: of what waits for the viewer there is never more than one
-    event here, and 64 KiB in the socket.
+    event here, and one piece in the socket.
     """
 
     def __init__(
-        self, source: Source, connection: Connection | None, on_end: Callable[[], None], *, name: str
+        self, source: Source, connection: Connection, on_end: Callable[[], None], *, name: str
     ) -> None:
         """
         Args:
@@ -52,17 +53,18 @@ class EventStream(ResponseBody):
             name: of its task.
         """
         self._source = source
-        self._connection = connection
         self._on_end = on_end
         self._name = name
         self._pieces: Iterator[bytes] = iter((sse.retry(RETRY_MS),))
+        self._reading = _Reading(connection)
+        self._writing = self._dropped = False
         self._stall = trio.CancelScope()
         self._around = self._attended()
 
     @asynccontextmanager
     async def _attended(self) -> AsyncGenerator["EventStream"]:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._drop_when_stalled, name=self._name)
+            nursery.start_soon(self._drop_when_stuck, name=self._name)
             try:
                 yield self
             finally:
@@ -81,43 +83,98 @@ class EventStream(ResponseBody):
         return self
 
     async def __anext__(self) -> bytes:
-        self._stall.deadline = math.inf  # the last piece was taken
+        self._writing, self._stall.deadline = False, math.inf  # the last piece is in the socket
+        if self._reading.silent_s() >= STALL_S:
+            self._drop()
         piece = next(self._pieces, None)
         if piece is None:
             piece = await self._next_event()
-        self._stall.deadline = trio.current_time() + STALL_S
+        self._reading.sent += len(piece)
+        self._writing, self._stall.deadline = True, trio.current_time() + STALL_S
         return piece
 
     async def _next_event(self) -> bytes:
         """The first piece of it."""
-        with trio.move_on_after(HEARTBEAT_S):
+        pieces: Iterator[bytes] | None = None
+        with trio.move_on_after(HEARTBEAT_S) as waiting:
             pieces = await self._source.next()
-            if pieces is None:
-                raise StopAsyncIteration
-            self._pieces = pieces
-            return next(pieces)
-        return sse.HEARTBEAT
+        if waiting.cancelled_caught:
+            return sse.HEARTBEAT
+        if pieces is None:
+            await self._see_it_read()
+            raise StopAsyncIteration
+        self._pieces = pieces
+        return next(pieces)
 
-    async def _drop_when_stalled(self) -> None:
-        """The server's writes cannot be cancelled: only a socket that is shut ends one."""
-        with self._stall:
-            await trio.sleep_forever()
+    async def _see_it_read(self) -> None:
+        """Wait until the viewer has the last event, too: what the kernel did with it nobody would hear of."""
+        while self._reading.waits:
+            if self._reading.silent_s() >= STALL_S:
+                self._drop()
+            await trio.sleep(LOOK_AGAIN_S)
+
+    async def _drop_when_stuck(self) -> None:
+        """A write that waits for the viewer is in the server's hands, and cannot look for itself."""
+        while True:
+            with self._stall:
+                await trio.sleep_forever()
+            if self._writing and self._reading.silent_s(if_unknown=STALL_S) >= STALL_S:
+                self._drop()
+            again = trio.current_time() + STALL_S if self._writing else math.inf
+            self._stall = trio.CancelScope(deadline=again)
+
+    def _drop(self) -> NoReturn:
+        """
+        Raises:
+            Viewerless: always. The server's writes cannot be cancelled: the socket is shut first.
+        """
         reason = f"it took nothing of what waited for it for {STALL_S:.0f} s"
-        log.warning("viewer dropped", reason=reason, viewer=self._name)
-        if self._connection is not None:
-            self._connection.drop()
+        if not self._dropped:  # both the watch and the write that it ended come here
+            self._dropped = True
+            log.warning("viewer dropped", reason=reason, viewer=self._name)
+        self._reading.connection.drop()
         raise Viewerless(reason)
+
+
+class _Reading:
+    """Does the viewer read? What is written and not taken by its side waits in the socket.
+
+    Attributes:
+        sent: bytes that were written so far.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.sent = 0
+        self._taken = 0
+        self._at = trio.current_time()
+
+    @property
+    def waits(self) -> bool:
+        """Something does, as far as can be known."""
+        return bool(self.connection.unread())
+
+    def silent_s(self, if_unknown: float = 0.0) -> float:
+        """For how long it has taken nothing though something waited for it, seconds."""
+        unread = self.connection.unread()
+        if unread is None:
+            return if_unknown
+        # What the server adds around the pieces is not counted: between two looks it only makes less of what was taken.
+        taken = self.sent - unread
+        if not unread or taken > self._taken:
+            self._taken, self._at = taken, trio.current_time()
+        return trio.current_time() - self._at
 
 
 def stream(source: Source, on_end: Callable[[], None], *, name: str) -> Response:
     """The events of `source` as the answer of this request; for `HEAD` its head alone."""
-    connection: Connection | None = request.scope.get(SCOPE_KEY)  # type: ignore[assignment]
+    connection: Connection = request.scope[SCOPE_KEY]  # type: ignore[typeddict-item]
     body: Any = b"" if request.method == "HEAD" else EventStream(source, connection, on_end, name=name)
     response = Response(body, content_type="text/event-stream; charset=utf-8")
     response.timeout = None
     response.headers["X-Accel-Buffering"] = "no"  # nginx would keep events back until it has 4 KiB
     response.headers.pop("Content-Length", None)
-    if connection is not None and connection.is_own:
-        connection.bound(BUFFER_BYTES, STALL_S + HEARTBEAT_S)
+    if connection.is_own:
+        connection.bound(BUFFER_BYTES)
         response.headers["Connection"] = "close"
     return response
