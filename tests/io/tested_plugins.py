@@ -67,6 +67,17 @@ async def steps(call: Call, seconds: float, note: str = "half") -> dict[str, Any
     return {}
 
 
+@plugin("tested/chatter")
+async def chatter(call: Call, calls: int, then_s: float = 0.0) -> dict[str, Any]:
+    """Say how far it is, so often and without a pause; how long that took."""
+    began = time.monotonic()
+    for n in range(calls):
+        await call.progress((n + 1) / calls, f"call {n + 1}")
+    took = time.monotonic() - began
+    await asyncio.sleep(then_s)
+    return {"took": took}
+
+
 @plugin("tested/files")
 async def files(call: Call, filenames: list[str], content: str = "content") -> dict[str, Any]:
     """Hand over a file of each name."""
