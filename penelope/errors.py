@@ -4,7 +4,7 @@
     ├── RequestError                  400  the client's: nothing was started
     │   ├── BadParameter              400
     │   ├── BadHeader                 400
-    │   ├── BadOptions                400  X-Callback-Url, X-Result-Ttl
+    │   ├── BadOptions                400  X-Callback-Url, X-Result-Ttl, …
     │   ├── Unauthorized              401
     │   ├── NotFound                  404
     │   ├── PageMissing               404
@@ -15,6 +15,7 @@
     │   ├── WrongContentType          415
     │   ├── WrongHost                 421
     │   ├── MalformedBody             422
+    │   ├── KeyReused                 422  Idempotency-Key
     │   └── LeaseHeld                 423
     ├── Unavailable                   503  the worker's: try again later
     │   ├── Stopping                  503
@@ -118,6 +119,10 @@ class WrongHost(RequestError):
 
 
 class MalformedBody(RequestError):
+    status = 422
+
+
+class KeyReused(RequestError):
     status = 422
 
 

@@ -213,8 +213,9 @@ def test_every_kind_is_explained() -> None:
 
 
 HEADER = re.compile(
-    r"[\"'](X-[A-Z][\w-]+|Authorization|Prefer|Preference-Applied|Last-Event-ID|WWW-Authenticate|Retry-After|Location|Allow|Range|Accept-Ranges"
-    r"|traceparent|webhook-(?:id|timestamp|signature)|Cache-Control|Content-(?:Type|Length|Range|Disposition|Security-Policy))[\"']"
+    r"[\"'](X-[A-Z][\w-]+|Authorization|Prefer|Preference-Applied|Last-Event-ID|WWW-Authenticate|Retry-After|Location|Allow"
+    r"|Range|Accept-Ranges|traceparent|webhook-(?:id|timestamp|signature)|Idempotency-(?:Key|Replayed)|Cache-Control"
+    r"|Content-(?:Type|Length|Range|Disposition|Security-Policy))[\"']"
 )
 
 
@@ -362,7 +363,7 @@ JOB_EXAMPLES = [
     (page.name, json.loads(block))
     for page in PAGES
     for block in blocks(page, "json")
-    if '"state"' in block and '"delivery"' in block
+    if '"state"' in block and '"delivery"' in block and '"jobs"' not in block
 ]
 
 
@@ -392,6 +393,28 @@ def test_jobs_are_shown_as_they_are(example: dict[str, Any]) -> None:
     )
 
 
+def test_the_list_of_jobs_is_as_it_is() -> None:
+    """Each entry has what a poll shows, but for `success` and `result`."""
+    (example,) = (json.loads(block) for block in blocks(API, "json") if '"jobs": [' in block)
+    (entry,) = example["jobs"]
+    (polled,) = (
+        json.loads(block)
+        for block in blocks(API, "json")
+        if '"running"' in block and '"result"' in block and '"jobs"' not in block
+    )
+    assert [name for name in polled if name not in {"success", "result"}] == list(entry)
+    assert entry.items() <= polled.items()
+    job = Job(
+        job_id=entry["job_id"],
+        page_id="main",
+        plugin=entry["plugin"],
+        way=Polling(600.0),
+        request_id="r",
+        started_at=entry["started_at"],
+    )
+    assert list(views.listed(job, job.started_at).items()) == list(entry.items())
+
+
 def outcome_of(example: dict[str, Any]) -> Outcome:
     return Outcome(example["status"], json.dumps(example["result"]))
 
@@ -416,8 +439,8 @@ def test_the_answer_to_a_start_is_as_it_is() -> None:
             request_id="",
             started_at=0.0,
         )
-        assert {"success": True, "page_id": "main", **views.accepted(job)} == example
-        assert list(example)[2:] == list(views.accepted(job))
+        assert {"success": True, "page_id": "main", **views.accepted(job.job_id, job.way)} == example
+        assert list(example)[2:] == list(views.accepted(job.job_id, job.way))
 
 
 @pytest.mark.parametrize(

@@ -35,11 +35,12 @@ _PAGE: Final = {
     "created_at": _EPOCH,
     "last_used_at": _EPOCH,
 }
+_STATE: Final = {"type": "string", "enum": ["running", "done", "cancelled", "interrupted"]}
 _JOB: Final = {
     "success": _SUCCESS,
     "page_id": _STRING,
     "job_id": {"type": "string", "pattern": "^[0-9a-f]{16}$"},
-    "state": {"type": "string", "enum": ["running", "done", "cancelled", "interrupted"]},
+    "state": _STATE,
     "plugin": _STRING,
     "started_at": _EPOCH,
     "finished_at": _MAYBE_NUMBER,
@@ -54,6 +55,7 @@ _JOB: Final = {
         ]
     },
 }
+_LISTED_JOB: Final = {name: schema for name, schema in _JOB.items() if name not in {"success", "result"}}
 _ACTIVITY: Final = {
     "success": _SUCCESS,
     "in_flight": _INTEGER,
@@ -319,6 +321,26 @@ ROUTES: Final[dict[str, dict[str, Any]]] = {
             tag="status",
             result={"success": _SUCCESS, "plugins": {"type": "array", "items": {"type": "object"}}},
             fails=(401,),
+        )
+    },
+    "/api/v1/jobs": {
+        "get": _operation(
+            "jobs",
+            "The jobs that are held, newest first, without their results",
+            tag="jobs",
+            result={
+                "success": _SUCCESS,
+                "jobs": {"type": "array", "items": _object(_LISTED_JOB)},
+                "next_cursor": {**_MAYBE_STRING, "description": "`cursor` of the next part; null: the end."},
+            },
+            parameters=[
+                _query("state", _STATE, "In that state only."),
+                _query("page_id", _STRING, "Of one page only."),
+                _query("plugin", _STRING, "Of one plugin only, `family/name`."),
+                _query("limit", {"type": "integer", "minimum": 1, "maximum": 1000}, "At most so many."),
+                _query("cursor", _STRING, "`next_cursor` of the part before."),
+            ],
+            fails=(400, 401, 503),
         )
     },
     "/api/v1/jobs/{job_id}": {

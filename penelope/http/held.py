@@ -8,8 +8,8 @@ from typing import Final
 
 from penelope.errors import NotFound
 from penelope.http.worker import Worker
-from penelope.jobs.model import Job, Polling
-from penelope.jobs.schedule import forget_at
+from penelope.jobs.model import Job
+from penelope.jobs.schedule import is_over
 
 _JOB_ID: Final = re.compile(r"[0-9a-f]{16}", re.ASCII)
 
@@ -21,11 +21,7 @@ async def find(worker: Worker, job_id: str) -> Job | None:
         StoreBusy, StoreFull: the store cannot be read.
     """
     job = await worker.supervisor.ends.get(job_id) if _JOB_ID.fullmatch(job_id) else None
-    if job is not None and isinstance(job.way, Polling):
-        deadline = forget_at(job)
-        if deadline is not None and worker.clock.now() >= deadline:  # the sweep comes later
-            return None
-    return job
+    return None if job is None or is_over(job, worker.clock.now()) else job
 
 
 async def get(worker: Worker, job_id: str) -> Job:

@@ -45,6 +45,12 @@ JOB_HEADERS: Final = [
         "description": "Seconds of work past which the job ends as a 408; above 0, at most 86400. For jobs only.",
         "schema": {"type": "number", "exclusiveMinimum": 0, "maximum": 86400},
     },
+    {
+        "name": "Idempotency-Key",
+        "in": "header",
+        "description": "Under it the same start begins one job, for 24 hours, however often it is sent. For jobs only.",
+        "schema": {"type": "string", "pattern": "^[!-~]{1,255}$"},
+    },
 ]
 TRACEPARENT: Final = {
     "name": "traceparent",
@@ -152,7 +158,13 @@ def _call_responses(result: dict[str, Any], *, job: bool) -> dict[str, Any]:
     if job:
         responses["202"] = {
             "description": "Started as a job; `Location` is its status URL",
-            "headers": {"Location": {"schema": {"type": "string"}}},
+            "headers": {
+                "Location": {"schema": {"type": "string"}},
+                "Idempotency-Replayed": {
+                    "description": "There when the job was begun before, by the same start.",
+                    "schema": {"type": "string", "const": "true"},
+                },
+            },
             "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Accepted"}}},
         }
     return responses
@@ -230,7 +242,7 @@ _MEANINGS: Final = {
     415: "The body is not declared as JSON",
     416: "The range is outside the file",
     421: "The Host is not this worker's",
-    422: "The body is malformed",
+    422: "The body is malformed, or the Idempotency-Key was another request's",
     423: "The page is leased",
     500: "The plugin failed",
     502: "The site, the proxy, the page or the browser failed; `kind` says which",

@@ -5,15 +5,18 @@ Source: contract, section 1 ("A malformed body … is 422").
 
 import json
 import re
-from typing import Any
+from typing import Any, TypeVar
 
+from pydantic import BaseModel
 from quart import g, request
 
 from penelope import jsontext
-from penelope.errors import MalformedBody
+from penelope.errors import BadParameter, MalformedBody
 from penelope.http import auth
+from penelope.registry import checked
 
 _ESCAPED_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_Model = TypeVar("_Model", bound=BaseModel)
 
 
 async def json_object() -> dict[str, Any]:
@@ -49,6 +52,19 @@ def _is_text(value: object) -> bool:
 def query() -> dict[str, list[str]]:
     """The query string's values by name, repeated ones in order."""
     return request.args.to_dict(flat=False)
+
+
+def checked_query(model: type[_Model]) -> _Model:
+    """The query string as a model, each parameter once.
+
+    Raises:
+        BadParameter: a value is bad, missing, unknown or given twice; the message names it.
+    """
+    given = query()
+    for name, values in given.items():
+        if len(values) > 1:
+            raise BadParameter(f"parameter {name} is given more than once")
+    return checked(model, {name: values[0] for name, values in given.items()})
 
 
 def lease_token() -> str | None:

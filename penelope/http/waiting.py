@@ -5,14 +5,17 @@ They wait in the request's own task: a client that leaves takes its wait along, 
 Source: contract, section 11 ("Wait").
 """
 
+from dataclasses import dataclass
+
 from quart import Response
 
-from penelope.http import prefer
+from penelope.http import held, prefer
 from penelope.http.envelope import answer, success
 from penelope.http.worker import Worker
 from penelope.jobs import views
-from penelope.jobs.model import Job
+from penelope.jobs.model import State, Way
 from penelope.jobs.watching import Ended
+from penelope.outcome import Outcome
 
 
 async def end(worker: Worker, job_id: str, seconds: int | None) -> Ended | None:
@@ -27,10 +30,33 @@ async def end(worker: Worker, job_id: str, seconds: int | None) -> Ended | None:
     return ended
 
 
-async def started(worker: Worker, job: Job, seconds: int | None) -> Response:
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A job as its start has it. `replayed`: an earlier one, under the same key, began it."""
+
+    job_id: str
+    page_id: str
+    way: Way
+    replayed: bool
+
+
+async def started(worker: Worker, job: Begun, seconds: int | None) -> Response:
     """The answer to a job's start: the plain call's where it ended in time, else the `202`."""
     headers = {"Location": views.status_url(job.job_id), **prefer.applied(seconds)}
+    if job.replayed:
+        headers["Idempotency-Replayed"] = "true"
+    outcome = await _outcome(worker, job, seconds)
+    if outcome is None:
+        return success(views.accepted(job.job_id, job.way), page_id=job.page_id, status=202, headers=headers)
+    return answer(outcome, headers)
+
+
+async def _outcome(worker: Worker, job: Begun, seconds: int | None) -> Outcome | None:
+    """How the job ended, if it did in time and its client wants to know; one that began before may have long ago."""
     ended = await end(worker, job.job_id, seconds)
-    if ended is None:
-        return success(views.accepted(job), page_id=job.page_id, status=202, headers=headers)
-    return answer(ended.outcome, headers)
+    if ended is not None:
+        return ended.outcome
+    if seconds is None or not job.replayed:
+        return None
+    known = await held.find(worker, job.job_id)
+    return None if known is None or known.state is State.RUNNING else Ended(known).outcome

@@ -14,7 +14,9 @@ import trio
 from penelope.clock import Clock
 from penelope.errors import StoreBusy, StoreFull
 from penelope.jobs.ledger import Entry
+from penelope.jobs.listing import Place
 from penelope.jobs.model import Job
+from penelope.jobs.schedule import is_over
 from penelope.jobs.store import JobStore
 
 RETRY_EVERY_S: Final = 1.0
@@ -62,6 +64,17 @@ class JobEnds:
         if owed is not None:
             return owed.job if owed.settled_at is None else None
         return await self._store.get(job_id)
+
+    async def listed(self, *, page_id: str | None, plugin: str | None, after: Place | None) -> list[Job]:
+        """The jobs after that place as they are, newest first, without their results; see `JobStore.listed`.
+
+        Raises:
+            StoreBusy, StoreFull: the store cannot be read.
+        """
+        stored = await self._store.listed(page_id=page_id, plugin=plugin, after=after)
+        known = [self._owed.get(job.job_id, _Owed(job)) for job in stored]
+        now = self._clock.now()
+        return [one.job for one in known if one.settled_at is None and not is_over(one.job, now)]
 
     async def finish(self, job: Job) -> None:
         """Note a job's end."""

@@ -12,6 +12,7 @@ from typing import Final
 MAX_TTL_S: Final = 600.0
 MAX_LIMIT_S: Final = 24 * 3600.0
 MAX_JOBS: Final = 1000
+START_KEEP_S: Final = 24 * 3600.0
 WEBHOOK_ATTEMPTS_S: Final = (0.0, 60.0, 300.0, 600.0)
 WEBHOOK_TIMEOUT_S: Final = 10.0
 WEBHOOK_KEEP_S: Final = 610.0
@@ -40,6 +41,20 @@ class Webhook:
 
 
 Way = Polling | Webhook
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """A start that came with an Idempotency-Key, as it is stored: hashes alone.
+
+    Attributes:
+        key: SHA-256 of the key.
+        request: SHA-256 of the salt and of what was asked.
+    """
+
+    key: bytes
+    salt: bytes
+    request: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

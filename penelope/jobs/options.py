@@ -71,7 +71,7 @@ def parse(headers: Iterable[tuple[str, str]]) -> JobOptions | None:
 def _found(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
     """The headers that are read here, under their own names."""
     found: dict[str, str] = {}
-    known = {name.lower(): name for name in (CALLBACK_HEADER, TTL_HEADER, LIMIT_HEADER)}
+    known = {name.lower(): name for name in (CALLBACK_HEADER, TTL_HEADER, LIMIT_HEADER, KEY_HEADER)}
     for name, value in headers:
         header = known.get(name.lower())
         if header is None:

@@ -17,7 +17,7 @@ from penelope.errors import Stopping, StoreBusy, StoreFull, TimedOut
 from penelope.jobs import transitions
 from penelope.jobs.calls import Live
 from penelope.jobs.ends import JobEnds
-from penelope.jobs.model import Job, State, Webhook
+from penelope.jobs.model import Job, Start, State, Webhook
 from penelope.jobs.options import JobOptions
 from penelope.jobs.store import JobStore
 from penelope.jobs.ticket import Ticket
@@ -99,7 +99,7 @@ class Runner:
             live.over.set()
             ticket.refuse(_stopped())
 
-    async def job(self, live: Live, options: JobOptions, ticket: Ticket[Job]) -> None:
+    async def job(self, live: Live, options: JobOptions, start: Start | None, ticket: Ticket[Job]) -> None:
         """Run a job: hold the page, store the row, answer the request, run, store the end, hand over.
 
         A stop leaves the row `running`, as a crash does: the next start reads it.
@@ -126,7 +126,7 @@ class Runner:
                     self._lives.began(live)  # already: a job that others can know of can be cancelled
                     # A row that is stored is answered with its 202: a stop in between leaves it to the next start.
                     with trio.CancelScope(shield=True):
-                        await self._store.insert(job)
+                        await self._store.insert(job, start)
                     trio.lowlevel.current_task().name = f"job {job.job_id} of {call.what} on {job.page_id}"
                     live.claimed = True
                     self._log(live, "begin")

@@ -47,6 +47,12 @@ def forget_at(job: Job) -> float | None:
             assert_never(job.way)
 
 
+def is_over(job: Job, now: float) -> bool:
+    """Is it to be known no more, whether it was swept yet or not? A webhook job is over once it is settled."""
+    deadline = forget_at(job)
+    return isinstance(job.way, Polling) and deadline is not None and now >= deadline
+
+
 def verdict(answer: int | None) -> Verdict:
     """What a receiver's status means; None: there was no answer (network error, timeout)."""
     if answer is None or answer == 429 or 500 <= answer <= 599:

@@ -8,19 +8,17 @@ Source: contract, sections 5, 6 and 8.
 
 import sqlite3
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Final
 
-from penelope.errors import StoreFull, TooManyJobs
+from penelope.errors import KeyReused, StoreFull, TooManyJobs
 from penelope.jobs import ledger
 from penelope.jobs.ledger import Entry
-from penelope.jobs.model import MAX_JOBS, MEDIA_AFTER_DELIVERY_S, Job, Polling, State, Way, Webhook
+from penelope.jobs.listing import Place
+from penelope.jobs.model import MAX_JOBS, MEDIA_AFTER_DELIVERY_S, START_KEEP_S, Job, Polling, Start
+from penelope.jobs.rows import COLUMNS, job_of, row_of
 from penelope.jobs.schedule import forget_at
 from penelope.store.database import Database
 
-_COLUMNS: Final = (
-    "j.job_id, j.page_id, j.plugin, j.callback, j.ttl, j.request_id, j.state, j.started_at, j.finished_at, "
-    "j.attempts, j.last_at, j.error, j.limit_s, j.traceparent"
-)
 # Two counts, each by its partial index: one with OR reads every row, and jobs past their time stay until the sweep.
 _HELD: Final = """
     SELECT (SELECT count(*) FROM jobs WHERE state = 'running')
@@ -50,21 +48,38 @@ _DELETE: Final = "DELETE FROM jobs WHERE job_id = :job_id"
 _MEDIA_UNTIL: Final = "UPDATE media SET expires_at = :until WHERE job_id = :job_id"
 _MEDIA_FREE: Final = "UPDATE media SET expires_at = :until, job_id = NULL WHERE job_id = :job_id"
 _GET: Final = f"""
-    SELECT {_COLUMNS}, r.status, r.body AS result, NULL AS checkpoint
+    SELECT {COLUMNS}, r.status, r.body AS result, NULL AS checkpoint
     FROM jobs j LEFT JOIN results r USING (job_id) WHERE j.job_id = :job_id
 """  # constants only
 _RUNNING: Final = f"""
-    SELECT {_COLUMNS}, NULL AS status, NULL AS result, c.value AS checkpoint
+    SELECT {COLUMNS}, NULL AS status, NULL AS result, c.value AS checkpoint
     FROM jobs j LEFT JOIN checkpoints c USING (job_id) WHERE j.state = 'running' ORDER BY j.started_at
 """
 _TO_DELIVER: Final = f"""
-    SELECT {_COLUMNS}, NULL AS status, NULL AS result, NULL AS checkpoint
+    SELECT {COLUMNS}, NULL AS status, NULL AS result, NULL AS checkpoint
     FROM jobs j WHERE j.callback IS NOT NULL AND j.state <> 'running' ORDER BY j.finished_at
 """
 _NEWEST: Final = (
     "SELECT max(max(started_at), max(coalesce(finished_at, 0)), max(coalesce(last_at, 0))) FROM jobs"
 )
 _PROBE: Final = "INSERT OR REPLACE INTO persona (name, value, changed_at) VALUES ('probe', '', :now)"
+# One that is over may be there until the sweep; one that is not is never written over.
+_START: Final = """
+    INSERT INTO starts (key, salt, request, job_id, started_at)
+    VALUES (:key, :salt, :request, :job_id, :started_at)
+    ON CONFLICT (key) DO UPDATE
+    SET salt = excluded.salt, request = excluded.request, job_id = excluded.job_id, started_at = excluded.started_at
+    WHERE started_at <= :over RETURNING job_id
+"""
+_START_OF: Final = "SELECT key, salt, request, job_id FROM starts WHERE key = :key AND started_at > :over"
+_STARTS_OVER: Final = "FROM starts WHERE started_at <= :over"
+_LIST: Final = f"""
+    SELECT {COLUMNS}, r.status, NULL AS result, NULL AS checkpoint
+    FROM jobs j LEFT JOIN results r USING (job_id)
+    WHERE (:page_id IS NULL OR j.page_id = :page_id) AND (:plugin IS NULL OR j.plugin = :plugin)
+      AND (:job_id IS NULL OR (j.started_at, j.job_id) < (:started_at, :job_id))
+    ORDER BY j.started_at DESC, j.job_id DESC
+"""
 _EXPIRED: Final = "SELECT job_id FROM jobs WHERE forget_at <= :now AND ttl IS NOT NULL"
 
 
@@ -87,11 +102,15 @@ class JobStore:
         """
         await self._database.write(lambda connection: connection.execute(_PROBE, {"now": now}))
 
-    async def insert(self, job: Job) -> None:
+    async def insert(self, job: Job, start: Start | None = None) -> None:
         """Count to 1000 and insert, in one transaction; durable once it returns.
+
+        Args:
+            start: what is to be known of the start when it is repeated; None: nothing.
 
         Raises:
             TooManyJobs: 1000 are held.
+            KeyReused: the start's key is another's.
             StoreBusy, StoreFull: nothing was written, or the end of the page's last job was not yet.
         """
 
@@ -103,9 +122,11 @@ class JobStore:
                     headers={"Retry-After": "60"},
                 )
             try:
-                connection.execute(_INSERT, _row(job))
+                connection.execute(_INSERT, row_of(job))
             except sqlite3.IntegrityError as exc:
                 raise StoreFull(f"the store took no end yet of the last job on page {job.page_id}") from exc
+            if start is not None:
+                _keep_start(connection, start, job)
 
         await self._database.write(insert)
 
@@ -119,7 +140,7 @@ class JobStore:
         def save(connection: sqlite3.Connection) -> None:
             _finish(connection, job)
             if job.attempts:
-                connection.execute(_ATTEMPTED, _row(job))
+                connection.execute(_ATTEMPTED, row_of(job))
             ledger.insert(connection, posts)
 
         await self._database.write(save)
@@ -153,17 +174,24 @@ class JobStore:
         await self._database.write(settle)
 
     async def forget_expired(self, now: float) -> list[str]:
-        """Delete the polling jobs whose hold is over, and free their media; returns their ids."""
+        """Delete the polling jobs whose hold is over, and free their media; returns their ids. And the starts under a
+        key that are 24 hours old.
+        """
+        where = {"now": now, "over": now - START_KEEP_S}
 
         def forget(connection: sqlite3.Connection) -> list[str]:
-            expired = [row["job_id"] for row in connection.execute(_EXPIRED, {"now": now})]
+            expired = [row["job_id"] for row in connection.execute(_EXPIRED, where)]
             for job_id in expired:
                 connection.execute(_MEDIA_FREE, {"job_id": job_id, "until": now})
                 connection.execute(_DELETE, {"job_id": job_id})
+            connection.execute(f"DELETE {_STARTS_OVER}", where)
             return expired
 
         if not await self._database.read(
-            lambda connection: connection.execute(f"{_EXPIRED} LIMIT 1", {"now": now}).fetchone()
+            lambda connection: any(
+                connection.execute(f"{query} LIMIT 1", where).fetchone()
+                for query in (_EXPIRED, f"SELECT 1 {_STARTS_OVER}")
+            )
         ):
             return []
         return await self._database.write(forget)
@@ -173,20 +201,49 @@ class JobStore:
 
         def get(connection: sqlite3.Connection) -> Job | None:
             row = connection.execute(_GET, {"job_id": job_id}).fetchone()
-            return None if row is None else _job(row)
+            return None if row is None else job_of(row)
+
+        return await self._database.read(get)
+
+    async def listed(self, *, page_id: str | None, plugin: str | None, after: Place | None) -> list[Job]:
+        """The jobs after that place, newest first, without their results; expired ones are among them until the sweep.
+
+        Args:
+            page_id, plugin: of that one only; None: of any.
+            after: None: from the newest on.
+        """
+        where = {
+            "page_id": page_id,
+            "plugin": plugin,
+            "started_at": None if after is None else after.started_at,
+            "job_id": None if after is None else after.job_id,
+        }
+        return await self._database.read(
+            lambda connection: [job_of(row) for row in connection.execute(_LIST, where)]
+        )
+
+    async def start_of(self, key: bytes, now: float) -> tuple[Start, str] | None:
+        """The start under that key in the last 24 hours, and the id of its job; None: there was none."""
+        where = {"key": key, "over": now - START_KEEP_S}
+
+        def get(connection: sqlite3.Connection) -> tuple[Start, str] | None:
+            row = connection.execute(_START_OF, where).fetchone()
+            if row is None:
+                return None
+            return Start(key=row["key"], salt=row["salt"], request=row["request"]), row["job_id"]
 
         return await self._database.read(get)
 
     async def running(self) -> list[Job]:
         """Jobs that the last life left running, with their checkpoints."""
         return await self._database.read(
-            lambda connection: [_job(row) for row in connection.execute(_RUNNING)]
+            lambda connection: [job_of(row) for row in connection.execute(_RUNNING)]
         )
 
     async def to_deliver(self) -> list[Job]:
         """The webhook jobs that ended and are not settled, without their results, oldest first."""
         return await self._database.read(
-            lambda connection: [_job(row) for row in connection.execute(_TO_DELIVER)]
+            lambda connection: [job_of(row) for row in connection.execute(_TO_DELIVER)]
         )
 
     async def newest(self) -> float | None:
@@ -208,8 +265,24 @@ class JobStore:
         return await self._database.read(held)
 
 
+def _keep_start(connection: sqlite3.Connection, start: Start, job: Job) -> None:
+    kept = connection.execute(
+        _START,
+        {
+            "key": start.key,
+            "salt": start.salt,
+            "request": start.request,
+            "job_id": job.job_id,
+            "started_at": job.started_at,
+            "over": job.started_at - START_KEEP_S,
+        },
+    ).fetchone()
+    if kept is None:
+        raise KeyReused("Idempotency-Key was given before, and that start is not over yet")
+
+
 def _finish(connection: sqlite3.Connection, job: Job) -> bool:
-    row = _row(job)
+    row = row_of(job)
     if connection.execute(_FINISH, row).fetchone() is None:
         return False
     connection.execute(_RESULT, row)
@@ -217,47 +290,3 @@ def _finish(connection: sqlite3.Connection, job: Job) -> bool:
     if isinstance(job.way, Polling):
         connection.execute(_MEDIA_UNTIL, {"job_id": job.job_id, "until": forget_at(job)})
     return True
-
-
-def _row(job: Job) -> dict[str, Any]:
-    return {
-        "job_id": job.job_id,
-        "page_id": job.page_id,
-        "plugin": job.plugin,
-        "callback": job.way.url if isinstance(job.way, Webhook) else None,
-        "ttl": job.way.ttl if isinstance(job.way, Polling) else None,
-        "request_id": job.request_id,
-        "state": job.state.value,
-        "started_at": job.started_at,
-        "finished_at": job.finished_at,
-        "forget_at": forget_at(job),
-        "status": job.status,
-        "result": job.result,
-        "attempts": job.attempts,
-        "last_at": job.last_at,
-        "error": job.error,
-        "limit_s": job.limit_s,
-        "traceparent": job.traceparent,
-    }
-
-
-def _job(row: sqlite3.Row) -> Job:
-    way: Way = Polling(row["ttl"]) if row["callback"] is None else Webhook(row["callback"])
-    return Job(
-        job_id=row["job_id"],
-        page_id=row["page_id"],
-        plugin=row["plugin"],
-        way=way,
-        request_id=row["request_id"],
-        state=State(row["state"]),
-        started_at=row["started_at"],
-        finished_at=row["finished_at"],
-        status=row["status"],
-        result=row["result"],
-        checkpoint=row["checkpoint"],
-        attempts=row["attempts"],
-        last_at=row["last_at"],
-        error=row["error"],
-        limit_s=row["limit_s"],
-        traceparent=row["traceparent"],
-    )

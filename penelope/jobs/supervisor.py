@@ -30,6 +30,7 @@ from penelope.jobs.options import CALLBACK_HEADER, JobOptions
 from penelope.jobs.recovery import recover
 from penelope.jobs.runner import Runner
 from penelope.jobs.screening import Policy, Rules
+from penelope.jobs.starts import Starts, Turn
 from penelope.jobs.store import JobStore
 from penelope.jobs.sweep import sweep_loop
 from penelope.jobs.ticket import Ticket
@@ -79,6 +80,7 @@ class Supervisor:
         quiet_since: when the last call or delivery ended, epoch seconds.
         ends: the jobs' ends, written or owed.
         watching: the running jobs, for those who watch them.
+        starts: under an Idempotency-Key, one at a time each.
         hurried: a stop was not waited for.
         drained: set once a stop has seen the last call end.
     """
@@ -90,6 +92,7 @@ class Supervisor:
         self.ends = ends
         self.watching = Watching(parts.clock)
         ends.on_finished = self.watching.end
+        self.starts = Starts(parts.store, parts.clock)
         self.deliveries = deliveries
         self.drained = trio.Event()
         self.stop_asked = trio.Event()
@@ -156,8 +159,11 @@ class Supervisor:
                 live.scope.cancel(reason="the client left the line")
             raise
 
-    async def start_job(self, call: Planned, options: JobOptions) -> Job:
+    async def start_job(self, call: Planned, options: JobOptions, turn: Turn | None = None) -> Job:
         """Start a job; it is stored and at work once this returns, and does not need the caller any more.
+
+        Args:
+            turn: of the start under its key, with no earlier job; it lasts until the start is decided.
 
         Raises:
             PageBusy, PageMissing, LeaseHeld: see `PageManager.claim`.
@@ -167,7 +173,10 @@ class Supervisor:
         self.refuse_when_unable()
         live, ticket = Live(call=call, since=self._parts.clock.now()), Ticket[Job]()
         name = f"job {call.what} on {call.page.page_id}"
-        self._spawn(self._runner.job, live, options, ticket, name=name, request_id=call.request_id)
+        start = None if turn is None else turn.start
+        self._spawn(self._runner.job, live, options, start, ticket, name=name, request_id=call.request_id)
+        if turn is not None:
+            ticket.then(turn.keep())
         return await ticket.wait()
 
     async def cancel_job(self, job_id: str) -> Job | None:

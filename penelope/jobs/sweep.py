@@ -35,7 +35,9 @@ async def sweep_loop(
 
 
 async def sweep(store: JobStore, media: MediaStore, requests: RequestLog, ledger: Ledger, now: float) -> None:
-    """Forget the polling jobs and the media whose time is over, and week-old rows of the request log and the ledger."""
+    """Forget what its time is over of: polling jobs, starts under a key, media, week-old rows of the request log and of
+    the ledger.
+    """
     jobs = await store.forget_expired(now)
     files = await media.sweep(now)
     await requests.prune(now)

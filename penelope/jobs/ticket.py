@@ -5,6 +5,7 @@ that hangs up in that moment would cancel it between its row and its run. A tick
 first step, and the request only waits.
 """
 
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 import trio
@@ -19,6 +20,13 @@ class Ticket(Generic[_Value]):
         self._given = trio.Event()
         self._value: _Value | None = None
         self._error: Exception | None = None
+        self._then: Callable[[], None] | None = None
+
+    def then(self, function: Callable[[], None]) -> None:
+        """Have this called once the ticket is answered, whoever waits for it; before that, and one only."""
+        assert not self.answered
+        assert self._then is None
+        self._then = function
 
     @property
     def answered(self) -> bool:
@@ -27,12 +35,17 @@ class Ticket(Generic[_Value]):
     def give(self, value: _Value) -> None:
         if not self.answered:
             self._value = value
-            self._given.set()
+            self._answer()
 
     def refuse(self, error: Exception) -> None:
         if not self.answered:
             self._error = error
-            self._given.set()
+            self._answer()
+
+    def _answer(self) -> None:
+        self._given.set()
+        if self._then is not None:
+            self._then()
 
     async def wait(self) -> _Value:
         """The value.

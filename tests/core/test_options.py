@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 from penelope.errors import BadOptions
 from penelope.jobs.delivery import receiver
 from penelope.jobs.model import Polling, Way, Webhook
-from penelope.jobs.options import CALLBACK_HEADER, LIMIT_HEADER, MAX_URL_CHARS, TTL_HEADER, JobOptions, parse
+from penelope.jobs.options import (
+    CALLBACK_HEADER,
+    KEY_HEADER,
+    LIMIT_HEADER,
+    MAX_URL_CHARS,
+    TTL_HEADER,
+    JobOptions,
+    parse,
+)
 
 HOSTLIKE = st.text("ab1-._:[]@%x\\ \x00é0", max_size=12) | st.from_regex(
     r"(xn--)?[a-z0-9_-]{1,5}([.-][0-9]{1,3}){0,4}", fullmatch=True
@@ -163,13 +171,29 @@ def test_anything_else_is_no_limit(text: str) -> None:
         parse([TTL, (LIMIT_HEADER, text)])
 
 
-def test_a_limit_twice() -> None:
+@given(st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=255))
+def test_a_key_is_visible_ascii(key: str) -> None:
+    """1 to 255 visible ASCII characters, kept to the letter."""
+    assert JobOptions(way=Polling(60.0), key=key) == parse([TTL, (KEY_HEADER.lower(), key)])
+
+
+@pytest.mark.parametrize("key", ["", "a" * 256, "a b", " a", "a\t", "é", "\x7f", "a\n"])
+def test_anything_else_is_no_key(key: str) -> None:
+    """Empty, too long: `400`."""
+    with pytest.raises(BadOptions, match=KEY_HEADER) as refused:
+        parse([TTL, (KEY_HEADER, key)])
+    assert refused.value.message.isprintable()
+
+
+@pytest.mark.parametrize(("header", "value"), [(LIMIT_HEADER, "5"), (KEY_HEADER, "k")])
+def test_twice(header: str, value: str) -> None:
     """Repeated headers are `400`."""
     with pytest.raises(BadOptions, match="more than once"):
-        parse([TTL, (LIMIT_HEADER, "5"), (LIMIT_HEADER.lower(), "5")])
+        parse([TTL, (header, value), (header.lower(), value)])
 
 
-def test_what_is_for_jobs_on_a_plain_call() -> None:
+@pytest.mark.parametrize(("header", "value"), [(LIMIT_HEADER, "5"), (KEY_HEADER, "k"), (KEY_HEADER, "")])
+def test_what_is_for_jobs_on_a_plain_call(header: str, value: str) -> None:
     """On a call that is no job: `400`, naming the header."""
-    with pytest.raises(BadOptions, match=f"{LIMIT_HEADER} is for the start of a job"):
-        parse([(LIMIT_HEADER, "5")])
+    with pytest.raises(BadOptions, match=f"{header} is for the start of a job"):
+        parse([(header, value)])

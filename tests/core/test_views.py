@@ -44,8 +44,8 @@ def test_the_202_is_the_document_of_the_seed() -> None:
         ("status_url", "/api/v1/jobs/5b1d82d4dc257267"),
         ("ttl", None),
         ("callback", "https://scheduler.lan/hooks/42"),
-    ] == list(views.accepted(DONE).items())
-    polled = views.accepted(replace(DONE, way=Polling(600.0)))
+    ] == list(views.accepted(DONE.job_id, DONE.way).items())
+    polled = views.accepted(DONE.job_id, Polling(600.0))
     assert (600.0, None) == (polled["ttl"], polled["callback"])
 
 

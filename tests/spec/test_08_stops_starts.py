@@ -13,7 +13,7 @@ import trio
 
 from penelope.errors import StoreHeld
 from penelope.jobs.ledger import Entry
-from penelope.jobs.model import Job
+from penelope.jobs.model import Job, Start
 from penelope.jobs.store import JobStore
 from penelope.store import database
 from tests.spec.receiver import URL, Receiver, slow
@@ -255,8 +255,8 @@ async def test_a_kill_between_the_commit_and_the_202(
     images: list[World] = []
     insert = JobStore.insert
 
-    async def insert_and_die(self: JobStore, job: Job) -> None:
-        await insert(self, job)
+    async def insert_and_die(self: JobStore, job: Job, start: Start | None) -> None:
+        await insert(self, job, start)
         images.append(world.image())
 
     async with live(world) as life:

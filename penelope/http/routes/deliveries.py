@@ -9,14 +9,12 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from quart import Blueprint, Response
 
-from penelope.errors import BadParameter
 from penelope.http import reading
 from penelope.http.envelope import success
 from penelope.http.worker import Worker
 from penelope.jobs.answers import CLASSES
 from penelope.jobs.delivery import named
 from penelope.jobs.ledger import Entry
-from penelope.registry import checked
 
 _CURSOR: Final = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
 
@@ -60,11 +58,7 @@ def blueprint(worker: Worker) -> Blueprint:
 
     @routes.get("/api/v1/deliveries")
     async def newest() -> Response:
-        given = reading.query()
-        for name, values in given.items():
-            if len(values) > 1:
-                raise BadParameter(f"parameter {name} is given more than once")
-        asked = checked(Query, {name: values[0] for name, values in given.items()})
+        asked = reading.checked_query(Query)
         rows = await worker.ledger.newest(
             job_id=asked.job_id,
             host=asked.host,

@@ -1,21 +1,50 @@
-"""Jobs that were started: polling one, with as much patience as the client asks for, and its cancel.
+"""Jobs that were started: their list, polling one, with as much patience as the client asks for, and its cancel.
 
 Source: contract, sections 5 and 11; the owner's document, "Polling".
 """
 
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
 from quart import Blueprint, Response, request
 
 from penelope.errors import Conflict, MalformedBody, Stopping
-from penelope.http import held, prefer, waiting
-from penelope.http.envelope import json_response
+from penelope.http import held, prefer, reading, waiting
+from penelope.http.envelope import json_response, success
 from penelope.http.worker import Worker
-from penelope.jobs import views
+from penelope.jobs import listing, views
 from penelope.jobs.model import Job, State
 
 
+class Query(BaseModel):
+    """The query of `GET /api/v1/jobs`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    state: State | None = None
+    page_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")] | None = None
+    plugin: Annotated[str, Field(pattern=r"^[^/]+/[^/]+$")] | None = None
+    limit: Annotated[int, Field(ge=1, le=1000)] = 100
+    cursor: str | None = None
+
+
 def blueprint(worker: Worker) -> Blueprint:
-    """`GET` and `DELETE /api/v1/jobs/{job_id}`."""
+    """`GET /api/v1/jobs`, and `GET` and `DELETE /api/v1/jobs/{job_id}`."""
     routes = Blueprint("jobs", __name__)
+
+    @routes.get("/api/v1/jobs")
+    async def listed() -> Response:
+        asked = reading.checked_query(Query)
+        after = None if asked.cursor is None else listing.from_cursor(asked.cursor)
+        jobs = await worker.supervisor.ends.listed(page_id=asked.page_id, plugin=asked.plugin, after=after)
+        shown, rest = listing.page_of(jobs, asked.state, asked.limit)
+        now = worker.clock.now()
+        return success(
+            {
+                "jobs": [views.listed(job, now) for job in shown],
+                "next_cursor": None if rest is None else listing.to_cursor(rest),
+            }
+        )
 
     @routes.get("/api/v1/jobs/<job_id>")
     async def poll(job_id: str) -> Response:

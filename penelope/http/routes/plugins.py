@@ -1,8 +1,9 @@
 """Plugin calls, plain and as jobs, and the list of plugins.
 
-Source: contract, sections 2 and 5.
+Source: contract, sections 2, 5 and 11.
 """
 
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -13,7 +14,7 @@ from penelope.errors import MethodNotAllowed, NotFound
 from penelope.http import prefer, reading, waiting
 from penelope.http.envelope import answer
 from penelope.http.worker import Worker
-from penelope.jobs import options, trace
+from penelope.jobs import options, starts, trace
 from penelope.jobs.calls import Planned, plugin_body
 from penelope.jobs.options import JobOptions
 from penelope.outcome import Outcome
@@ -37,17 +38,26 @@ def blueprint(worker: Worker) -> Blueprint:
     async def call(page_id: str, family: str, name: str) -> Response:
         if request.method == "HEAD":  # of every GET route, by the framework's rule; here it would do the work
             raise MethodNotAllowed("HEAD is not allowed here, only GET, POST", headers={"Allow": "GET, POST"})
-        planned, asked = await _plan(worker, page_id, f"{family}/{name}")
-        if asked is None:
-            return answer(await worker.supervisor.run_plain(planned))
-        job = await worker.supervisor.start_job(planned, asked)
-        return await waiting.started(worker, job, prefer.wait(request.headers.getlist(prefer.PREFER)))
+        asked = await _read(worker, f"{family}/{name}")
+        if asked.options is None:
+            return answer(await worker.supervisor.run_plain(_plan(worker, page_id, asked)))
+        return await _start(worker, page_id, asked, asked.options)
 
     return routes
 
 
-async def _plan(worker: Worker, page_id: str, name: str) -> tuple[Planned, JobOptions | None]:
-    """Every check of a call, in the contract's order, up to the claim."""
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A call as its request has it. `options` None: it is no job; `token`: of `X-Lease`."""
+
+    plugin: Plugin
+    options: JobOptions | None
+    token: str | None
+    arguments: dict[str, Any]
+
+
+async def _read(worker: Worker, name: str) -> _Asked:
+    """The checks of a call that need only its request, in the contract's order."""
     worker.supervisor.refuse_when_unable()
     plugin = worker.registry.get(name)
     if plugin is None:
@@ -56,21 +66,36 @@ async def _plan(worker: Worker, page_id: str, name: str) -> tuple[Planned, JobOp
     worker.supervisor.check_callback(asked)
     token = reading.lease_token()
     given = plugin.from_query(reading.query()) if request.method == "GET" else await reading.json_object()
-    arguments = plugin.arguments(given)
+    return _Asked(plugin, asked, token, plugin.arguments(given))
+
+
+def _plan(worker: Worker, page_id: str, asked: _Asked) -> Planned:
+    """The checks that follow, up to the claim: the page, and its lease."""
     page = worker.pages.get(page_id)
-    leases.check(page.lease, token, worker.pages.lease_now())
-    planned = Planned(
+    leases.check(page.lease, asked.token, worker.pages.lease_now())
+    return Planned(
         page=page,
-        what=plugin.name,
+        what=asked.plugin.name,
         kind="plugin",
         method=request.method,
         route=request.path,
         request_id=reading.request_id(),
-        lease=token,
+        lease=asked.token,
         traceparent=trace.parse(request.headers.getlist(trace.HEADER)),
-        make_body=plugin_body(plugin, arguments),
+        make_body=plugin_body(asked.plugin, asked.arguments),
     )
-    return planned, asked
+
+
+async def _start(worker: Worker, page_id: str, asked: _Asked, wanted: JobOptions) -> Response:
+    """Start a job, or answer again for the one that this start began before: it may be what its page is busy with."""
+    what = starts.asked(wanted, page_id, asked.plugin.name, asked.arguments)
+    async with worker.supervisor.starts.turn(what) as turn:
+        job_id = turn.earlier
+        if job_id is None:
+            job = await worker.supervisor.start_job(_plan(worker, page_id, asked), wanted, turn)
+            job_id = job.job_id
+    begun = waiting.Begun(job_id, page_id, wanted.way, replayed=turn.earlier is not None)
+    return await waiting.started(worker, begun, prefer.wait(request.headers.getlist(prefer.PREFER)))
 
 
 def _shown(plugin: Plugin) -> dict[str, Any]:

@@ -8,11 +8,9 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 from quart import Blueprint, Response
 
-from penelope.errors import BadParameter
 from penelope.http import reading
 from penelope.http.envelope import success
 from penelope.http.worker import Worker
-from penelope.registry import checked
 
 
 class Query(BaseModel):
@@ -32,11 +30,7 @@ def blueprint(worker: Worker) -> Blueprint:
 
     @routes.get("/api/v1/requests")
     async def newest() -> Response:
-        given = reading.query()
-        for name, values in given.items():
-            if len(values) > 1:
-                raise BadParameter(f"parameter {name} is given more than once")
-        asked = checked(Query, {name: values[0] for name, values in given.items()})
+        asked = reading.checked_query(Query)
         rows = await worker.requests.newest(
             kind=asked.kind, page_id=asked.page_id, since=asked.since, limit=asked.limit
         )
