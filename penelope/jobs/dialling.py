@@ -86,6 +86,8 @@ class Dialler(httpcore.TrioBackend):
                 dialled: another look-up may put that one first, so it refuses the host.
         """
         addresses = await resolve(host, port)
+        if not addresses:
+            raise httpcore.ConnectError(host) from NoSuchHost("it has no address")
         self._judge(host, port, addresses)
         connect = super().connect_tcp
 

@@ -38,8 +38,10 @@ async def new_receiver(nursery: trio.Nursery) -> NewReceiver:
     async def start(
         behaviour: Behaviour | None = status(200),  # a pure value
         tls: ssl.SSLContext | None = None,
+        host: str = "127.0.0.1",
+        port: int = 0,
     ) -> Receiver:
-        receiver: Receiver = await nursery.start(serve_receiver, behaviour, tls)
+        receiver: Receiver = await nursery.start(serve_receiver, behaviour, tls, host, port)
         return receiver
 
     return start

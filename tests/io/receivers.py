@@ -49,7 +49,7 @@ class Receiver:
     """A receiver that listens.
 
     Attributes:
-        port: of the loopback address.
+        port, host: where it listens; a loopback address.
         received: whole requests, in order of arrival.
         connections: how many were accepted; `open_now` and `most_at_once` of them.
     """
@@ -57,6 +57,7 @@ class Receiver:
     port: int
     behaviour: Behaviour | None
     scheme: str = "http"
+    host: str = "127.0.0.1"
     received: list[Received] = field(default_factory=list)
     connections: int = 0
     open_now: int = 0
@@ -65,7 +66,7 @@ class Receiver:
 
     @property
     def url(self) -> str:
-        return f"{self.scheme}://127.0.0.1:{self.port}/hooks/42"
+        return f"{self.scheme}://{self.host}:{self.port}/hooks/42"
 
     def answers(self, behaviour: Behaviour | None) -> None:
         """Behave so from the next connection on; None: never read a byte."""
@@ -111,6 +112,8 @@ class Receiver:
 async def serve_receiver(
     behaviour: Behaviour | None,
     tls: ssl.SSLContext | None = None,
+    host: str = "127.0.0.1",
+    port: int = 0,
     *,
     task_status: "trio.TaskStatus[Receiver]" = trio.TASK_STATUS_IGNORED,
 ) -> None:
@@ -120,10 +123,11 @@ async def serve_receiver(
         behaviour: None: accept, and never read; the buffer of what was not read is tiny.
         tls: for https.
     """
-    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    (listener,) = await trio.open_tcp_listeners(port, host=host)
     if behaviour is None:
         listener.socket.setsockopt(SOL_SOCKET, SO_RCVBUF, FEW_BYTES)
-    receiver = Receiver(listener.socket.getsockname()[1], behaviour, "http" if tls is None else "https")
+    port = listener.socket.getsockname()[1]
+    receiver = Receiver(port, behaviour, "http" if tls is None else "https", host)
 
     async def serve(stream: trio.SocketStream) -> None:
         await receiver._serve(stream if tls is None else trio.SSLStream(stream, tls, server_side=True))
