@@ -15,7 +15,7 @@ import trio
 
 from penelope.clock import Clock
 from penelope.errors import StoreBusy, StoreFull
-from penelope.jobs import delivery, transitions
+from penelope.jobs import delivery, trace, transitions
 from penelope.jobs.ends import JobEnds
 from penelope.jobs.ledger import Entry
 from penelope.jobs.model import Job, Webhook
@@ -125,7 +125,11 @@ class Deliveries:
         delivered = verdict is Verdict.DELIVERED
         if not delivered:
             log.warning(
-                "webhook given up", job_id=job.job_id, request_id=job.request_id, attempts=job.attempts + 1
+                "webhook given up",
+                job_id=job.job_id,
+                request_id=job.request_id,
+                trace_id=trace.trace_id(job.traceparent),
+                attempts=job.attempts + 1,
             )
         await self._ends.settle(job, delivered=delivered, post=post)
         if not delivered:  # its files are to go at once, not at the next minute's sweep

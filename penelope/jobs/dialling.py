@@ -10,8 +10,7 @@ Source: contract, section 11 ("Where a POST may go"); scenarios J37, J62 to J66;
 
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, Final
@@ -101,8 +100,7 @@ class Dialler(httpcore.TrioBackend):
     async def hang_up(self) -> None:
         """Close the connection, if there is one, whatever has become of what was built on it."""
         if self._stream is not None:
-            with trio.move_on_after(CLOSE_S, shield=True):
-                await self._stream.aclose()
+            await self._stream.aclose()
 
     def _judge(self, host: str, port: int, addresses: Iterable[str]) -> None:
         if self._rules.policy is Policy.ANY:
@@ -195,11 +193,15 @@ class Dialling(httpx.AsyncBaseTransport):
         dialler = Dialler(self._rules, request.extensions.get(TRAIL) or Trail(), self._own)
         connection = httpcore.AsyncHTTPConnection(url.origin, self._trust, network_backend=dialler)
         try:
-            with _as_httpx():
+            try:
                 answered = await connection.handle_async_request(asked)
-        except BaseException:
-            await dialler.hang_up()  # in the midst of a handshake, httpcore leaves it open when it is cut off
-            raise
+            except BaseException:
+                # Cut off in the midst of a handshake, httpcore leaves it open.
+                with trio.move_on_after(CLOSE_S, shield=True):
+                    await dialler.hang_up()
+                raise
+        except _OF_HTTPCORE as error:
+            raise _as_httpx(error) from error
         return httpx.Response(
             answered.status,
             headers=answered.headers,
@@ -216,21 +218,24 @@ class _Body(httpx.AsyncByteStream):
         self._dialler = dialler
 
     async def __aiter__(self) -> AsyncIterator[bytes]:  # noqa: ASYNC900  # httpx asks for one
-        with _as_httpx():
+        try:
             async for part in self._answered.aiter_stream():
                 yield part
+        except _OF_HTTPCORE as error:
+            raise _as_httpx(error) from error
 
     async def aclose(self) -> None:
         try:
             await self._answered.aclose()
         finally:
-            await self._dialler.hang_up()
+            with trio.move_on_after(CLOSE_S, shield=True):
+                await self._dialler.hang_up()
 
 
-@contextmanager
-def _as_httpx() -> Iterator[None]:
-    """httpcore's errors as httpx's, which have the same names."""
-    try:
-        yield
-    except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException) as error:
-        raise getattr(httpx, type(error).__name__)(str(error)) from error
+_OF_HTTPCORE: Final = (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException)
+
+
+def _as_httpx(error: Exception) -> httpx.TransportError:
+    """One of httpcore's errors as httpx's, which has the same name."""
+    meant: type[httpx.TransportError] = getattr(httpx, type(error).__name__)
+    return meant(str(error))

@@ -19,6 +19,7 @@ from structlog.contextvars import bind_contextvars
 
 from penelope.clock import Clock
 from penelope.errors import BadOptions, Stopping, Unavailable
+from penelope.jobs import trace
 from penelope.jobs.calls import Live, Planned
 from penelope.jobs.deliveries import Deliveries
 from penelope.jobs.delivery import ANYWHERE, open_client
@@ -151,7 +152,7 @@ class Supervisor:
         self.refuse_when_unable()
         live, ticket = Live(call=call, since=self._parts.clock.now()), Ticket[Outcome]()
         name = f"call {call.what} on {call.page.page_id}"
-        self._spawn(self._runner.plain, live, ticket, name=name, request_id=call.request_id)
+        self._spawn(self._runner.plain, live, ticket, name=name, **_bound(call))
         try:
             return await ticket.wait()
         except trio.Cancelled:
@@ -174,7 +175,7 @@ class Supervisor:
         live, ticket = Live(call=call, since=self._parts.clock.now()), Ticket[Job]()
         name = f"job {call.what} on {call.page.page_id}"
         start = None if turn is None else turn.start
-        self._spawn(self._runner.job, live, options, start, ticket, name=name, request_id=call.request_id)
+        self._spawn(self._runner.job, live, options, start, ticket, name=name, **_bound(call))
         if turn is not None:
             ticket.then(turn.keep())
         return await ticket.wait()
@@ -259,14 +260,20 @@ class Supervisor:
         self._calls.cancel_scope.cancel(reason="second signal")
         self.deliveries.hurry()
 
-    def _spawn(self, function: Callable[..., Any], *arguments: Any, name: str, request_id: str) -> None:
+    def _spawn(self, function: Callable[..., Any], *arguments: Any, name: str, **bound: str) -> None:
         # In a context of its own: what a request left in its context variables (the whole request, its body included)
-        # must neither be seen by the work nor live as long. Its id goes along, for the log.
+        # must neither be seen by the work nor live as long. Its ids go along, for the log.
         def spawn() -> None:
-            bind_contextvars(request_id=request_id)
+            bind_contextvars(**bound)
             self._calls.start_soon(function, *arguments, name=name)
 
         Context().run(spawn)
+
+
+def _bound(call: Planned) -> dict[str, str]:
+    """What the log lines of a call's work have in common."""
+    named = trace.trace_id(call.traceparent)
+    return {"request_id": call.request_id} | ({} if named is None else {"trace_id": named})
 
 
 @asynccontextmanager

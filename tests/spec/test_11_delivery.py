@@ -400,3 +400,13 @@ async def test_log_lines_of_a_post_name_the_trace(life: Life, logged: list[Any])
     await trio.sleep(1)
     (line,) = [line for line in logged if line["event"] == "webhook posted"]
     assert (TRACE, ADDRESS, None) == (line["trace_id"], line["address"], line["error_class"])
+
+
+async def test_log_lines_of_a_call_name_the_trace(life: Life, logged: list[Any]) -> None:
+    """Those of its request and of its work, and no other's."""
+    await life.call("fail", headers={"traceparent": f"00-{TRACE}-{SPAN}-01"}, how="zero")
+    await life.call("fail", how="zero")
+    traced = [line for line in logged if line.get("trace_id") == TRACE]
+    assert {"request", "plugin failed", "page healed"} == {line["event"] for line in traced}
+    assert 2 == len([line for line in logged if line["event"] == "request"])
+    assert 1 == len({line["request_id"] for line in traced})

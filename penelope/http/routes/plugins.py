@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 from quart import Blueprint, Response, request
+from structlog.contextvars import bind_contextvars
 
 from penelope import outcome
 from penelope.errors import MethodNotAllowed, NotFound
@@ -73,6 +74,9 @@ def _plan(worker: Worker, page_id: str, asked: _Asked) -> Planned:
     """The checks that follow, up to the claim: the page, and its lease."""
     page = worker.pages.get(page_id)
     leases.check(page.lease, asked.token, worker.pages.lease_now())
+    traceparent = trace.parse(request.headers.getlist(trace.HEADER))
+    if traceparent is not None:
+        bind_contextvars(trace_id=trace.trace_id(traceparent))
     return Planned(
         page=page,
         what=asked.plugin.name,
@@ -81,7 +85,7 @@ def _plan(worker: Worker, page_id: str, asked: _Asked) -> Planned:
         route=request.path,
         request_id=reading.request_id(),
         lease=asked.token,
-        traceparent=trace.parse(request.headers.getlist(trace.HEADER)),
+        traceparent=traceparent,
         make_body=plugin_body(asked.plugin, asked.arguments),
     )
 
