@@ -84,6 +84,12 @@ async def files(call: Call, filenames: list[str], content: str = "content") -> d
     return {"files": [await call.media(content.encode(), filename=name) for name in filenames]}
 
 
+@plugin("tested/file")
+async def file(call: Call, path: str) -> dict[str, Any]:
+    """Hand over the file at a path."""
+    return {"media": await call.media(path, filename="large.bin")}
+
+
 def _note(file: str, line: str) -> None:
     with Path(file).open("a") as notes:
         notes.write(line + "\n")

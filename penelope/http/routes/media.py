@@ -93,9 +93,11 @@ async def _stream(  # noqa: ASYNC900  # Quart closes the bodies that it sends
             while left and (chunk := await content.read(min(CHUNK_BYTES, left))):
                 left -= len(chunk)
                 yield chunk  # noqa: ASYNC119  # as above
-        if not left:
-            with trio.CancelScope(shield=True):  # it was handed over: it goes, whatever the client does now
-                await media.sent(file, start, stop)
+            if not left:
+                # It was handed over: it goes, whatever the client does now. Before the file is closed, which is where
+                # a client that hangs up as soon as it has everything would cut this off.
+                with trio.CancelScope(shield=True):
+                    await media.sent(file, start, stop)
     finally:
         if over is not None:
             over()
