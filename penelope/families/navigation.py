@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
-from playwright.async_api import Download, Error, Frame, Page, Response
+from playwright.async_api import Download, Error, Frame, Page, Request, Response
 
 from penelope import PluginError
 
@@ -25,6 +25,7 @@ DEFAULT_MS: Final = 30_000.0  # Playwright's
 # The site did answer: with a status and no body, or with a question for a name and a password that nobody answers.
 ANSWERED: Final = ("ERR_HTTP_RESPONSE_CODE_FAILURE", "ERR_INVALID_AUTH_CREDENTIALS")
 CUT_OFF: Final = ("interrupted by another navigation", "net::ERR_ABORTED")
+ANSWER_S: Final = 2.0  # for the status of a navigation that failed, which the driver knows
 DOWNLOAD_S: Final = 2.0  # from the failed navigation to the download's event: some milliseconds
 NO_DOCUMENT: Final = frozenset({204, 205})
 READS: Final = 10  # of a page that goes from one document to the next
@@ -141,14 +142,14 @@ async def step(
 
 async def _watched(page: Page, url: str, navigation: Awaitable[Response | None]) -> Arrival:
     watch = _Watch(page)
-    page.on("response", watch.on_response)
+    page.on("requestfailed", watch.on_failed)
     page.on("framenavigated", watch.on_navigated)
     try:
         response = await navigation
     except Error as error:
         return await _arrival_without_document(watch, url, error)
     finally:
-        page.remove_listener("response", watch.on_response)
+        page.remove_listener("requestfailed", watch.on_failed)
         page.remove_listener("framenavigated", watch.on_navigated)
     return Arrival(page.url, response.status if response else None)
 
@@ -187,6 +188,10 @@ def checked_url(text: str) -> str:
     scheme = found[1].lower() if found else "localhost"
     if scheme == "localhost" or "." in scheme:  # localhost:8200 and example.org:80 are a host and its port
         raise PluginError(f"the URL {_short(url)!r} has no scheme: write https:// before it", status=400)
+    if scheme == "data" and "," not in url:
+        raise PluginError(
+            f"the data URL {_short(url)!r} has no comma, after which its content is", status=400
+        )
     if scheme == "data" or re.split("[?#]", url.lower())[0] == "about:blank":
         return url
     if scheme not in ("http", "https"):
@@ -198,41 +203,55 @@ def checked_url(text: str) -> str:
 
 
 class _Watch:
-    """What the page's main frame was answered, and when it came to the browser's error page."""
+    """Which navigation of the page's main frame failed last, and when it came to the browser's error page.
+
+    Not the responses: Playwright would make, and keep, an object for each request and each response of the page.
+    """
 
     def __init__(self, page: Page) -> None:
         self._frame = page.main_frame
-        self.last: Response | None = None
+        self._failed: Request | None = None
         self.on_error_page = asyncio.Event()
 
     # What a listener raises comes out of the next call to Playwright, whoever makes it: so nothing is raised.
-    def on_response(self, response: Response) -> None:
+    def on_failed(self, request: Request) -> None:
         with suppress(Exception):
-            if response.request.is_navigation_request() and response.frame == self._frame:
-                self.last = response
+            if request.is_navigation_request() and request.frame == self._frame:
+                self._failed = request
 
     def on_navigated(self, frame: Frame) -> None:
         with suppress(Exception):
             if frame == self._frame and frame.url.startswith(ERROR_PAGE):
                 self.on_error_page.set()
 
+    async def answer(self) -> Response | None:
+        """What the site said before the navigation failed, which is told before the failure; None: nothing."""
+        if self._failed is None:
+            return None
+        with suppress(TimeoutError, Error):  # the page is gone
+            async with asyncio.timeout(ANSWER_S):
+                return await self._failed.response()
+        return None
+
 
 async def _arrival_without_document(watch: _Watch, url: str, error: Error) -> Arrival:
     """Tell an answer without a body from a failure, which is raised on."""
-    answer = watch.last
+    is_download = "Download is starting" in error.message
+    answered = any(sign in error.message for sign in ANSWERED)
+    if not (is_download or answered or "ERR_ABORTED" in error.message):
+        raise error
+    answer = await watch.answer()
     # Of an attachment that comes with a status of failure the browser makes an error page, and no download.
-    no_download = "Download is starting" in error.message and answer is not None and answer.status >= 400
-    if "Download is starting" in error.message and not no_download:
+    if is_download and (answer is None or answer.status < 400):
         raise IsDownload(url, answer.status if answer else None) from None
-    if answer is not None and (no_download or any(sign in error.message for sign in ANSWERED)):
+    if answer is None or not (is_download or answered or answer.status in NO_DOCUMENT):
+        raise error
+    if is_download or answered:
         # A navigation begun before the error page is there would be cut off by it.
         with suppress(TimeoutError):
             async with asyncio.timeout(ERROR_PAGE_S):
                 await watch.on_error_page.wait()
-        return Arrival(answer.url, answer.status, has_document=False)
-    if answer is not None and "ERR_ABORTED" in error.message and answer.status in NO_DOCUMENT:
-        return Arrival(answer.url, answer.status, has_document=False)
-    raise error
+    return Arrival(answer.url, answer.status, has_document=False)
 
 
 def _names_a_host(url: str) -> bool:

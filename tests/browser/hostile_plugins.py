@@ -23,6 +23,7 @@ async def litter(call: Call, site: str, end: str) -> dict[str, Any]:
     await page.context.route("**/good*", lambda route: route.abort())
     page.on("request", lambda _: page.evaluate("document.title = 'listener'"))
     page.on("dialog", lambda _: None)
+    page.context.on("request", lambda _: page.evaluate("document.title = 'listener of the context'"))
     page.set_default_timeout(1)
     await page.evaluate("setTimeout(() => location.href = '/hang', 1); setTimeout(() => alert('left'), 2)")
     left = asyncio.ensure_future(page.goto(f"{site}/hang"))

@@ -26,6 +26,7 @@ PAGES = {
         body="<script>setTimeout(() => { const x = new XMLHttpRequest(); x.open('GET', '/silent', false);"
         " x.send() }, 100)</script>",
     ),
+    "/pictures": PAGE.format(title="pictures", body="".join(f"<img src=/other?{n}>" for n in range(10))),
     "/who": PAGE.format(title="who", body="<script>document.title = document.cookie</script>"),
 }
 
@@ -91,6 +92,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _loop(self, _: object) -> None:
         self._answer(302, "", ("Location", "/loop"))
+
+    def _moved(self, _: object) -> None:
+        self._answer(302, "", ("Location", "/good"))
 
     def _status(self, query: dict[str, list[str]]) -> None:
         self._answer(int(query["code"][0]), query.get("body", [""])[0])

@@ -158,8 +158,8 @@ class PlaywrightDriver:
             self._tabs.remove(tab)
 
     def close_strays(self, session: Session) -> None:
-        """Close the pages that calls opened and left, unless a call is at work that may still use them. Immediate;
-        asyncio-flavoured.
+        """Close the pages that calls opened and left, and take their handlers and routes off the context, unless a call
+        is at work that may still use them. Immediate; asyncio-flavoured.
         """
         lives = self.lives()
         if not lives or any(live.run is not None for live in lives) or not session.alive:
@@ -168,6 +168,8 @@ class PlaywrightDriver:
         owned = [live.page for live in lives] + ([] if spare is None else [spare.page])
         for page in session.strays(owned):
             lives[0].start_soon(page.close(), "close a page that a call left")
+        if session.listeners is not None:
+            session.listeners.remove_later_ones()
         if has_routes(session.context):
             lives[0].start_soon(session.context.unroute_all(), "remove the routes that a call left")
 

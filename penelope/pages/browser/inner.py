@@ -4,7 +4,8 @@ Asyncio-flavoured. Works with Playwright 1.49 to 1.65.
 """
 
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Literal
 
 import structlog
 from playwright.async_api import BrowserContext, Page, Playwright
@@ -42,9 +43,55 @@ def quiet_listeners(playwright: Playwright) -> None:
     connection.__class__ = Quiet
 
 
+def on_navigations(
+    page: Any, event: Literal["response", "requestfailed"], handler: Callable[[Any], None]
+) -> None:
+    """`page.on(event, handler)` for the page's navigations, which costs nothing for its other requests.
+
+    Once somebody listens to the public event, Playwright makes, and keeps, an object for each request and response.
+    It has them of navigations in any case, and tells of them a floor below. Where that floor is another one than is
+    known here, it is the public event, with all of the page's requests.
+    """
+    impl = getattr(page, "_impl_obj", None)
+    channel: Any = getattr(getattr(page.context, "_impl_obj", None), "_channel", None)
+    if impl is None or not hasattr(channel, "remove_listener"):
+        page.on(event, handler)
+        return
+    name, what = ("response", "response") if event == "response" else ("requestFailed", "request")
+
+    def heard(said: Any) -> None:
+        about = said.get("page") if isinstance(said, dict) else None
+        if getattr(about, "_object", None) is impl:
+            handler(getattr(said.get(what), "_object", None))
+
+    channel.on(name, heard)
+    page.on("close", lambda _: channel.remove_listener(name, heard))
+
+
 def has_routes(context: BrowserContext) -> bool:
     """Whether there are routes for all pages."""
     return bool(getattr(getattr(context, "_impl_obj", None), "_routes", None))
+
+
+class Listeners:
+    """The handlers of a page's or a context's events that are there when it is made; later ones can be removed."""
+
+    def __init__(self, of: Page | BrowserContext) -> None:
+        self._emitter: Any = getattr(of, "_impl_obj", None)
+        self._before = self._now()
+
+    def _now(self) -> dict[str, list[Any]]:
+        emitter = self._emitter
+        if emitter is None or not hasattr(emitter, "event_names"):
+            return {}
+        return {event: list(emitter.listeners(event)) for event in emitter.event_names()}
+
+    def remove_later_ones(self) -> None:
+        for event, listeners in self._now().items():
+            kept = self._before.get(event, [])
+            for listener in listeners:
+                if listener not in kept:
+                    self._emitter.remove_listener(event, listener)
 
 
 class Leftovers:
@@ -54,21 +101,10 @@ class Leftovers:
         """Remember what is there before the call."""
         self._page = page
         self._emitter = getattr(page, "_impl_obj", None)
-        self._before = self._listeners()
-
-    def _listeners(self) -> dict[str, list[Any]]:
-        emitter = self._emitter
-        if emitter is None or not hasattr(emitter, "event_names"):
-            return {}
-        return {event: list(emitter.listeners(event)) for event in emitter.event_names()}
+        self._listeners = Listeners(page)
 
     async def remove(self) -> None:
         """Remove what came since."""
-        assert self._emitter is not None or not self._before
-        for event, listeners in self._listeners().items():
-            kept = self._before.get(event, [])
-            for listener in listeners:
-                if listener not in kept:
-                    self._emitter.remove_listener(event, listener)  # type: ignore[union-attr]
+        self._listeners.remove_later_ones()
         if getattr(self._emitter, "_routes", None) and not self._page.is_closed():
             await self._page.unroute_all(behavior="ignoreErrors")

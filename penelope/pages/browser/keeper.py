@@ -12,6 +12,7 @@ import structlog
 import trio
 
 from penelope.errors import BrowserLost
+from penelope.pages.browser.inner import Listeners
 from penelope.pages.browser.live import Live, answer_dialogs, open_live
 from penelope.pages.browser.persona import BrowserOptions
 from penelope.pages.browser.profile import Place
@@ -113,6 +114,7 @@ class Keeper:
             await session.restore(self.cookies)
         pages = session.context.pages
         self.spare = await open_live(session, "spare", pages[0]) if pages else None
+        session.listeners = Listeners(session.context)
 
     async def keep(self, pages: Pages) -> None:
         """Start the browser again whenever it or its driver has died, for ever."""

@@ -17,11 +17,12 @@ from weakref import WeakKeyDictionary
 import structlog
 from playwright.async_api import CDPSession, Dialog, Download, Error, Frame, Page, Request, Response
 
-from penelope.errors import BadParameter, PageLost, ProxyFailed
-from penelope.pages.browser.inner import Leftovers
+from penelope.errors import PageLost, ProxyFailed
+from penelope.pages.browser.inner import Leftovers, on_navigations
+from penelope.pages.browser.kept import Kept, drop_handles
 from penelope.pages.browser.run import Run
 from penelope.pages.browser.session import Session, answers
-from penelope.pages.browser.urls import is_allowed
+from penelope.pages.browser.urls import is_allowed, refusal
 
 DIALOGS_MAX = 50  # in a row; the page that opens a further one is ended
 DIALOG_PAUSE_S = 1.0  # that ends a row
@@ -106,6 +107,7 @@ class Live:
         self.downloads: list[Download] = []
         self.popups_seen = 0
         self._leftovers: Leftovers | None = None
+        self._kept = Kept(page)
         self._tasks: set[asyncio.Task[Any]] = set()
         page.on("crash", self._on_crash)
         page.on("close", self._on_close)
@@ -113,9 +115,9 @@ class Live:
         page.on("popup", self._on_popup)
         page.on("download", self._on_download)
         if session.proxied:
-            page.on("response", self._on_response)
+            on_navigations(page, "response", self._on_response)
         if session.gated:
-            page.on("requestfailed", self._on_failed)
+            on_navigations(page, "requestfailed", self._on_failed)
 
     async def attach(self) -> None:
         """Open its CDP session."""
@@ -180,9 +182,7 @@ class Live:
             self.place = self.url
         else:
             self.settling = self.start_soon(self.page.goto(BLANK), "leave a forbidden address")
-            self.fail(
-                BadParameter(f"url is {self.url[:200]!r}: only http, https, data and about:blank are allowed")
-            )
+            self.fail(refusal(self.url))
 
     @safe
     def _on_failed(self, request: Request) -> None:
@@ -236,6 +236,9 @@ class Live:
         if self._leftovers is not None:
             await answers(self._leftovers.remove(), LEFTOVERS_S)
             self._leftovers = None
+        self._kept.forget_requests()
+        if handles := self._kept.handles():
+            self.start_soon(drop_handles(handles), "drop the handles that a call left")
         if self.popups_seen:
             log.info("popups closed", page_id=self.page_id, seen=self.popups_seen)
             for popup in self.popups:

@@ -18,7 +18,7 @@ from playwright.async_api import BrowserContext, CDPSession, Error, Page, Playwr
 from penelope.errors import StartError
 from penelope.pages.browser import persona
 from penelope.pages.browser.find import find_browser
-from penelope.pages.browser.inner import quiet_listeners
+from penelope.pages.browser.inner import Listeners, quiet_listeners
 from penelope.pages.browser.launch import (
     environment,
     launch_arguments,
@@ -50,6 +50,7 @@ class Session:
         executable: what was started.
         proxied, gated: whether it goes through a proxy of the persona's, or through the gate.
         ends: what ends a page that floods; of the pages that are watched.
+        listeners: to the context's events, our own; None until they are all there.
     """
 
     context: BrowserContext
@@ -65,6 +66,7 @@ class Session:
         self.lost = False  # it runs, but does not do what it is asked
         self._closed = False
         self._opening: set[asyncio.Future[Page]] = set()
+        self.listeners: Listeners | None = None
         self.ends: WeakKeyDictionary[Page, Callable[[], None]] = WeakKeyDictionary()
 
     @property

@@ -8,7 +8,7 @@ from typing import Final
 
 from penelope.errors import BadParameter
 
-_SCHEMES: Final = frozenset({"http", "https", "data"})
+_SCHEMES: Final = frozenset({"http", "https"})
 _SCHEME: Final = re.compile(r"([a-z][a-z0-9+.\-]*):", re.IGNORECASE)
 _SHOWN = 200  # characters of a refused address that the message repeats
 
@@ -24,17 +24,29 @@ def is_allowed(url: str) -> bool:
     if match is None:
         return False
     scheme = match[1].lower()
+    if scheme == "data":
+        return "," in parsed  # to a browser it is no URL without one
     if scheme == "about":
         return re.split(r"[?#]", parsed[match.end() :], maxsplit=1)[0].lower() == "blank"
     return scheme in _SCHEMES
+
+
+def refusal(url: str) -> BadParameter:
+    """Why a page is not sent to an address that `is_allowed` says no to."""
+    shown = url if len(url) <= _SHOWN else url[:_SHOWN] + "…"
+    if url.strip(_AROUND).lower().startswith("data:"):
+        return BadParameter(
+            f"url is {shown!r}: a data URL has its content after a comma, and this one has none"
+        )
+    return BadParameter(f"url is {shown!r}: only http, https, data and about:blank are allowed")
 
 
 def allowed_url(url: str) -> None:
     """Refuse what a page must not be sent to, parsed as a browser parses it.
 
     Raises:
-        BadParameter: anything but an http, https or data URL, or about:blank; one without a scheme too.
+        BadParameter: anything but an http, https or data URL, or about:blank; one without a scheme too, and a data
+            URL without a comma.
     """
     if not is_allowed(url):
-        shown = url if len(url) <= _SHOWN else url[:_SHOWN] + "…"
-        raise BadParameter(f"url is {shown!r}: only http, https, data and about:blank are allowed")
+        raise refusal(url)
