@@ -6,6 +6,7 @@ Source: contract, section 1 ("A malformed body … is 422").
 import json
 import re
 from typing import Any, TypeVar
+from urllib.parse import unquote, unquote_to_bytes
 
 from pydantic import BaseModel
 from quart import g, request
@@ -50,7 +51,17 @@ def _is_text(value: object) -> bool:
 
 
 def query() -> dict[str, list[str]]:
-    """The query string's values by name, repeated ones in order."""
+    """The query string's values by name, repeated ones in order.
+
+    Raises:
+        BadParameter: one is not UTF-8, which the framework would read as something else.
+    """
+    for pair in request.query_string.split(b"&"):
+        try:
+            unquote_to_bytes(pair).decode()
+        except UnicodeDecodeError:
+            name = unquote(pair.partition(b"=")[0].decode("ascii", "replace"))
+            raise BadParameter(f"parameter {name[:100]!a} is not UTF-8") from None
     return request.args.to_dict(flat=False)
 
 

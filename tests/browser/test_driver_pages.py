@@ -369,6 +369,7 @@ async def test_an_expected_popup_is_the_plugins(tmp_path: Path, site: Site) -> N
         "",
         "no-scheme.example/",
         "//127.0.0.1/",
+        "about:srcdoc",
     ],
 )
 def test_dangerous_addresses_are_refused(url: str) -> None:
@@ -380,6 +381,7 @@ def test_dangerous_addresses_are_refused(url: str) -> None:
 @pytest.mark.parametrize(
     "url",
     [
+        "data:,",
         "http://a.example/x",
         "HTTPS://a.example",
         "about:blank",
@@ -410,6 +412,33 @@ async def test_a_plugin_that_goes_to_a_dangerous_address_fails(tmp_path: Path, s
             await tab.run(body, name="test/file")
         assert [] == seen
         assert "good" == await goto(tab, f"{site.url}/good")
+
+
+@pytest.mark.parametrize("url", ["data:", "DATA:text/html", " data:text/html;base64"])
+def test_a_data_url_without_a_comma_is_refused(url: str) -> None:
+    """To the browser it is none."""
+    with pytest.raises(BadParameter, match="content after a comma"):
+        allowed_url(url)
+
+
+async def test_a_plugins_own_goto_to_what_is_no_page_is_the_callers_fault(tmp_path: Path, site: Site) -> None:
+    """B30: `400`, also of those at which the browser says "aborted", "not found" or nothing, and ends the page."""
+    async with opened(tmp_path / "p") as (_, tab):
+        for url in (
+            "chrome://crash",
+            "chrome://kill",
+            "javascript:1",
+            "file:///no/such/file",
+            "view-source:http://127.0.0.1:9/",
+            "data:text/html",
+            "mailto:somebody@a.example",
+            "http://",
+            "x",
+        ):
+            with pytest.raises(BadParameter, match=r"^url is "):
+                await goto(tab, url)
+            await tab.heal()
+            assert "good" == await goto(tab, f"{site.url}/good")
 
 
 async def test_a_body_that_closes_its_page_costs_the_next_one_nothing(tmp_path: Path, site: Site) -> None:

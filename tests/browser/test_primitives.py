@@ -148,7 +148,13 @@ class TestMoving:
         went = hands.do("goto", url=f"{hands.site}/alice")
 
         title = "Alice Amsel (@alice) · Ithaca"
-        assert {"url": f"{hands.site}/alice/", "status": 200, "title": title, "download": None} == went
+        assert {
+            "url": f"{hands.site}/alice/",
+            "status": 200,
+            "title": title,
+            "download": None,
+            "popups": 0,
+        } == went
 
     @pytest.mark.parametrize("code", [401, 404, 500])
     @pytest.mark.parametrize("body", ["", "?body=0"])
@@ -181,6 +187,7 @@ class TestMoving:
             "chrome://settings",
             "javascript:1",
             "view-source:http://x/",
+            "data:text/html",
             "x",
             "",
         ):
@@ -275,7 +282,7 @@ class TestClick:
         hands.do("goto", url=f"{hands.site}/alice/")
         clicked = hands.do("click", selector="text=Feed")
 
-        assert {"url": f"{hands.site}/", "download": None} == clicked
+        assert {"url": f"{hands.site}/", "download": None, "popups": 0} == clicked
 
     @pytest.mark.parametrize(
         ("options", "said"),
@@ -317,6 +324,21 @@ class TestClick:
 
         assert (f"{hands.site}/p/{POST}/", "alice-1.png") == (clicked["url"], clicked["download"]["filename"])
         assert hands.file(clicked["download"]).startswith(b"\x89PNG")
+
+    def test_a_download_has_the_type_that_its_name_says(self, hands: Hands) -> None:
+        for name, content_type in (("a.csv", "text/csv"), ("a.unheard-of", "application/octet-stream")):
+            hands.show(f"<a id=a download={name} href='data:text/plain,abc'>d</a>")
+            link = hands.do("click", selector="#a", expect_download=True)["download"]
+            assert (name, content_type) == (link["filename"], link["content_type"])
+
+    def test_the_windows_that_it_opens_are_counted_and_closed(self, hands: Hands) -> None:
+        """B34."""
+        hands.show(
+            "<button id=a onclick='for (let n = 0; n < 3; n++) window.open(\"about:blank\")'>open</button>"
+        )
+        assert 3 == hands.do("click", selector="#a")["popups"]
+        assert {"popups": 3} == hands.do("press", selector="#a", key="Enter")
+        assert 0 == hands.do("click", selector="body")["popups"]
 
     def test_a_download_that_it_does_not_begin(self, form: Hands) -> None:
         form.refused(408, "click", selector="#button", expect_download=True, timeout_ms=400)

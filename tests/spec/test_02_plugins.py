@@ -50,6 +50,14 @@ async def test_a_bad_parameter_is_400_and_named(
         assert "main" == answer.json()["page_id"]
 
 
+@pytest.mark.parametrize("query", ["text=%ff", "text=a%c3", "n=1&text=%ed%a0%80"])
+async def test_a_query_that_is_not_utf_8_is_400_and_named(life: Life, query: str) -> None:
+    """A bad parameter is `400`, and never read as something else."""
+    answer = await life.http.get(f"{PLUGIN}/echo?{query}")
+    assert (400, "parameter 'text' is not UTF-8") == (answer.status_code, answer.json()["error"])
+    assert 200 == (await life.http.get(f"{PLUGIN}/echo?text=%c3%a4+%f0%9f%98%80")).status_code
+
+
 async def test_a_repeated_query_parameter_is_400(life: Life) -> None:
     """Of two values neither is taken in silence."""
     answer = await life.http.get(f"{PLUGIN}/echo?text=a&text=b")

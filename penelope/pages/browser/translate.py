@@ -10,12 +10,22 @@ from urllib.parse import urlsplit
 from playwright.async_api import Error
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
-from penelope.errors import BrowserLost, CallFailed, PageLost, ProxyFailed, SiteFailed, TimedOut
+from penelope.errors import (
+    BadParameter,
+    BrowserLost,
+    CallFailed,
+    PageLost,
+    ProxyFailed,
+    SiteFailed,
+    TimedOut,
+)
+from penelope.pages.browser.urls import is_allowed, refusal
 
 _NET: Final = re.compile(r"net::(ERR_[A-Z0-9_]+)(?: at (\S+))?")
 _DOWNLOAD: Final = re.compile(r"Download\.\w+: (?:Download failed: )?([^\n]+)")
 _TIMEOUT: Final = re.compile(r"^(?:(?P<what>[\w.]+): )?Timeout (?P<ms>[\d.]+)ms exceeded")
 _PROXY: Final = ("ERR_PROXY", "ERR_TUNNEL", "ERR_SOCKS", "ERR_MANDATORY_PROXY", "ERR_NO_SUPPORTED_PROXIES")
+_GOING_TO: Final = re.compile(r"^  - navigating to \"(.*)\", waiting until ", re.MULTILINE | re.DOTALL)
 _NAVIGATIONS: Final = ("Page.goto:", "Page.reload:", "Page.go_back:", "Page.go_forward:")
 _LEFT: Final = (
     "Execution context was destroyed",
@@ -91,6 +101,8 @@ def translate(error: Exception, *, page_id: str, browser_alive: bool) -> Excepti
     """
     if not isinstance(error, Error):
         return error
+    if (wrong := asked_to_go_wrong(error)) is not None:
+        return wrong
     if isinstance(error, PlaywrightTimeout):
         return TimedOut(_timeout(error.message))
     if is_gone(error):
@@ -102,6 +114,21 @@ def translate(error: Exception, *, page_id: str, browser_alive: bool) -> Excepti
     if (match := _DOWNLOAD.search(error.message)) is not None:
         return SiteFailed(f"the download broke off: {match[1]}")
     return error
+
+
+def asked_to_go_wrong(error: Error) -> BadParameter | None:
+    """Whose fault it is that a navigation failed to an address at which no page may be, or that is none: the caller's.
+
+    Chromium says of those that it was aborted, or that there is no such file, or ends the page (`chrome://crash`).
+    """
+    match = _GOING_TO.search(error.message)
+    if match is None:
+        return None
+    if not is_allowed(match[1]):
+        return refusal(match[1])
+    if "Cannot navigate to invalid URL" in error.message:
+        return BadParameter(f"url is {match[1][:200]!r}: that is no URL")
+    return None
 
 
 def gone(page_id: str, *, browser_alive: bool, crashed: bool) -> CallFailed:

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from penelope.errors import BadParameter
-from penelope.pages.primitives.model import Force, Nothing, Options, Selector, Strict, keep_download
+from penelope.pages.primitives.model import (
+    Force,
+    Nothing,
+    Options,
+    PopupCount,
+    Popups,
+    Selector,
+    Strict,
+    keep_download,
+)
 from penelope.plugin import Crossing, Host, MediaLink
 
 if TYPE_CHECKING:
@@ -61,6 +70,7 @@ class ClickOptions(HoverOptions):
 class Clicked(BaseModel):
     url: Annotated[str, Field(description="Where the page is after the click.")]
     download: Annotated[MediaLink | None, Field(description="When one was expected.")] = None
+    popups: PopupCount = 0
 
 
 class FillOptions(Options):
@@ -84,6 +94,10 @@ class PressOptions(Options):
     )
     delay: Delay = 0
     strict: Strict = False
+
+
+class Pressed(BaseModel):
+    popups: PopupCount = 0
 
 
 class SelectOptions(Options):
@@ -157,13 +171,14 @@ async def click(page: "Page", host: Host, crossing: Crossing, options: ClickOpti
         "click_count": options.click_count,
         "delay": options.delay,
     }
-    if not options.expect_download:
-        await page.click(options.selector, **how)
-        return Clicked(url=page.url)
-    async with page.expect_download(timeout=options.timeout_ms) as expected:
-        await page.click(options.selector, **how)
-    link = await keep_download(await expected.value, host, crossing)
-    return Clicked(url=page.url, download=link)
+    with Popups(page) as popups:
+        if not options.expect_download:
+            await page.click(options.selector, **how)
+            return Clicked(url=page.url, popups=popups.count)
+        async with page.expect_download(timeout=options.timeout_ms) as expected:
+            await page.click(options.selector, **how)
+        link = await keep_download(await expected.value, host, crossing)
+        return Clicked(url=page.url, download=link, popups=popups.count)
 
 
 async def fill(page: "Page", _host: Host, _crossing: Crossing, options: FillOptions) -> Nothing:
@@ -186,19 +201,20 @@ async def type_text(page: "Page", _host: Host, _crossing: Crossing, options: Typ
     return Nothing()
 
 
-async def press(page: "Page", _host: Host, _crossing: Crossing, options: PressOptions) -> Nothing:
+async def press(page: "Page", _host: Host, _crossing: Crossing, options: PressOptions) -> Pressed:
     """Press a key, on an element or on what has focus."""
-    if options.selector is None:
-        await page.keyboard.press(options.key, delay=options.delay)
-    else:
-        await page.press(
-            options.selector,
-            options.key,
-            delay=options.delay,
-            strict=options.strict,
-            timeout=options.timeout_ms,
-        )
-    return Nothing()
+    with Popups(page) as popups:
+        if options.selector is None:
+            await page.keyboard.press(options.key, delay=options.delay)
+        else:
+            await page.press(
+                options.selector,
+                options.key,
+                delay=options.delay,
+                strict=options.strict,
+                timeout=options.timeout_ms,
+            )
+        return Pressed(popups=popups.count)
 
 
 async def hover(page: "Page", _host: Host, _crossing: Crossing, options: HoverOptions) -> Nothing:

@@ -3,6 +3,7 @@
 Source: contract, section 3 (primitives).
 """
 
+import mimetypes
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -51,6 +52,10 @@ Strict = Annotated[
     bool, Field(description="Refuse when several elements match, instead of taking the first.")
 ]
 Force = Annotated[bool, Field(description="Skip Playwright's checks that the element can be acted on.")]
+
+PopupCount = Annotated[
+    int, Field(description="Windows that the page opened meanwhile; they are closed with the call.")
+]
 
 # (page, the worker's side of the call, the way there, options) -> the result
 Function = Callable[["Page", Host, Crossing, Any], Awaitable[BaseModel]]
@@ -109,7 +114,27 @@ def script_failed(what: str, error: Exception) -> PluginError | None:
     return PluginError(f"the {what} failed: {reason[:500]}", status=400)
 
 
+class Popups:
+    """Counts the windows that a page opens in the block, those that were closed at once included."""
+
+    def __init__(self, page: "Page") -> None:
+        self._page = page
+        self.count = 0
+
+    def __enter__(self) -> "Popups":
+        self._page.on("popup", self._on_popup)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._page.remove_listener("popup", self._on_popup)
+
+    def _on_popup(self, _: "Page") -> None:
+        self.count += 1
+
+
 async def keep_download(download: "Download", host: Host, crossing: Crossing) -> MediaLink:
     """Wait for a download's end and hand it over as media."""
-    path = await download.path()
-    return await crossing(host.media, path, download.suggested_filename, "application/octet-stream")
+    path, filename = await download.path(), download.suggested_filename
+    # What the site called it, the browser does not tell: nobody has it for one that the page made itself.
+    content_type = mimetypes.guess_type(filename)[0] or "application/octet-stream"
+    return await crossing(host.media, path, filename, content_type)

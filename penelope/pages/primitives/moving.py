@@ -11,6 +11,8 @@ from penelope.families import navigation
 from penelope.pages.primitives.model import (
     Nothing,
     Options,
+    PopupCount,
+    Popups,
     Selector,
     Strict,
     Url,
@@ -20,7 +22,9 @@ from penelope.pages.primitives.model import (
 from penelope.plugin import Crossing, Host, MediaLink
 
 if TYPE_CHECKING:
-    from playwright.async_api import Page
+    from collections.abc import Awaitable, Callable
+
+    from playwright.async_api import Page, Response
 
 
 class MoveOptions(Options):
@@ -39,6 +43,7 @@ class Went(BaseModel):
     status: Annotated[int | None, Field(description="What the site said; null where nobody was asked.")]
     title: str
     download: Annotated[MediaLink | None, Field(description="When the URL was a download.")] = None
+    popups: PopupCount = 0
 
 
 class WaitOptions(Options):
@@ -71,7 +76,7 @@ class WaitOptions(Options):
 
 async def goto(page: "Page", host: Host, crossing: Crossing, options: GotoOptions) -> Went:
     """Go to a URL. What the site says is data: a 404 is a success with `status` 404."""
-    with navigation.FirstDownload(page) as first:
+    with navigation.FirstDownload(page) as first, Popups(page) as popups:
         try:
             arrival = await navigation.go(
                 page, options.url, options.wait_until, timeout=options.timeout_ms, referer=options.referer
@@ -79,27 +84,23 @@ async def goto(page: "Page", host: Host, crossing: Crossing, options: GotoOption
         except navigation.IsDownload as found:
             download = await first.get(found)
             link = await keep_download(download, host, crossing)
-            return Went(url=download.url, status=found.answered, title="", download=link)
-    return await _went(page, arrival)
+            return Went(url=download.url, status=found.answered, title="", download=link, popups=popups.count)
+        return await _went(page, arrival, popups)
 
 
 async def back(page: "Page", _host: Host, _crossing: Crossing, options: MoveOptions) -> Went:
     """One step back in the page's history; where there is none, the page stays where it is."""
-    return await _went(
-        page, await navigation.step(page, page.go_back, options.wait_until, options.timeout_ms)
-    )
+    return await _step(page, page.go_back, options)
 
 
 async def forward(page: "Page", _host: Host, _crossing: Crossing, options: MoveOptions) -> Went:
     """One step forward in the page's history; where there is none, the page stays where it is."""
-    return await _went(
-        page, await navigation.step(page, page.go_forward, options.wait_until, options.timeout_ms)
-    )
+    return await _step(page, page.go_forward, options)
 
 
 async def reload(page: "Page", _host: Host, _crossing: Crossing, options: MoveOptions) -> Went:
     """Load the page again."""
-    return await _went(page, await navigation.step(page, page.reload, options.wait_until, options.timeout_ms))
+    return await _step(page, page.reload, options)
 
 
 async def wait(page: "Page", _host: Host, _crossing: Crossing, options: WaitOptions) -> Nothing:
@@ -124,6 +125,14 @@ async def wait(page: "Page", _host: Host, _crossing: Crossing, options: WaitOpti
     return Nothing()
 
 
-async def _went(page: "Page", arrival: navigation.Arrival) -> Went:
+async def _step(
+    page: "Page", move: "Callable[..., Awaitable[Response | None]]", options: MoveOptions
+) -> Went:
+    with Popups(page) as popups:
+        arrival = await navigation.step(page, move, options.wait_until, options.timeout_ms)
+        return await _went(page, arrival, popups)
+
+
+async def _went(page: "Page", arrival: navigation.Arrival, popups: Popups) -> Went:
     title = await navigation.title(page) if arrival.has_document else ""
-    return Went(url=arrival.url, status=arrival.status, title=title)
+    return Went(url=arrival.url, status=arrival.status, title=title, popups=popups.count)

@@ -19,7 +19,7 @@ PRIMITIVES: Final = {
         Primitive("click", acting.click, acting.ClickOptions, acting.Clicked),
         Primitive("fill", acting.fill, acting.FillOptions, Nothing),
         Primitive("type", acting.type_text, acting.TypeOptions, Nothing),
-        Primitive("press", acting.press, acting.PressOptions, Nothing),
+        Primitive("press", acting.press, acting.PressOptions, acting.Pressed),
         Primitive("hover", acting.hover, acting.HoverOptions, Nothing),
         Primitive("select", acting.select, acting.SelectOptions, acting.Selected),
         Primitive("check", acting.check, acting.CheckOptions, Nothing),
