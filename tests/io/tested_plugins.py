@@ -59,6 +59,29 @@ async def block(call: Call, file: str, seconds: float) -> dict[str, Any]:
     return {}
 
 
+@plugin("tested/swallow")
+async def swallow(call: Call, file: str) -> dict[str, Any]:
+    """Go on for ever, whatever is thrown into it."""
+    await call.checkpoint({"done": 3})
+    _note(file, "begin")
+    while True:
+        try:
+            await call.page.evaluate("1 + 1")
+            await asyncio.sleep(0.05)
+        except BaseException:  # what no plugin should do
+            _note(file, "swallowed")
+        _note(file, "tick")
+
+
+@plugin("tested/spin")
+async def spin(call: Call, file: str) -> dict[str, Any]:
+    """Never give the thread back."""
+    await call.checkpoint({"done": 4})
+    _note(file, "begin")
+    while True:
+        pass
+
+
 @plugin("tested/steps")
 async def steps(call: Call, seconds: float, note: str = "half") -> dict[str, Any]:
     """Say that half is done, and do the other half."""
