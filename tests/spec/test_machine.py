@@ -1,4 +1,5 @@
-"""A machine over the whole worker: starts, answers, hours, stops and kills in any order, on the mock clock.
+"""A machine over the whole worker: starts, cancels, limits, answers, hours, stops and kills in any order, on the mock
+clock.
 
 Hypothesis writes the script of a play, the play is run against the real store, supervisor and app, and what the clients
 and the receiver saw is held against the contract.
@@ -33,6 +34,11 @@ STEP = st.one_of(
     WEBHOOK,
     WEBHOOK,
     st.tuples(st.just("polling"), st.sampled_from(["main", "second"]), st.sampled_from([1.0, 60.0, 600.0])),
+    st.tuples(st.just("limited"), st.sampled_from(["main", "second"]), st.sampled_from([0.5, 20.0])),
+    st.tuples(st.just("keyed"), st.sampled_from("ab"), st.sampled_from(["main", "second"])),
+    st.tuples(st.just("keyed"), st.sampled_from("ab"), st.sampled_from(["main", "second"])),
+    st.tuples(st.just("cancel"), st.integers(0, 3)),
+    st.tuples(st.just("cancel"), st.integers(0, 3)),
     st.tuples(st.just("answer"), ANSWERS),
     st.tuples(st.just("wait"), HOURS),
     st.tuples(st.just("wait"), HOURS),
@@ -58,12 +64,18 @@ def reply(name: int | str) -> Reply:
 class Play:
     """Attributes:
     jobs: what clients were promised: by id, `webhook` or the ttl.
+    limits: of those that have one, seconds.
+    cancelled: those whose cancel was answered.
+    keys: the starts that were accepted under a key: the page, the whole answer, and when it came.
     kills: how often a worker was killed.
     down: the longest that there was none, seconds.
     """
 
     world: World
     jobs: dict[str, str | float] = field(default_factory=dict)
+    limits: dict[str, float] = field(default_factory=dict)
+    cancelled: set[str] = field(default_factory=set)
+    keys: dict[str, tuple[str, str, float]] = field(default_factory=dict)
     kills: int = 0
     down: float = 0.0
 
@@ -79,6 +91,12 @@ class Play:
                         await self._start(life, page_id, None, seconds)
                     case ("polling", page_id, ttl):
                         await self._start(life, page_id, ttl, 2.0)
+                    case ("limited", page_id, limit):
+                        await self._start(life, page_id, None, 30.0, limit)
+                    case ("keyed", key, page_id):
+                        await self._start_once(life, key, page_id)
+                    case ("cancel", back):
+                        await self._cancel(life, back)
                     case ("answer", name):
                         self.world.receiver.answers(reply(name))
                     case ("wait", seconds):
@@ -94,12 +112,42 @@ class Play:
         await life.open("second")
         return life
 
-    async def _start(self, life: Life, page_id: str, ttl: float | None, seconds: float) -> None:
+    async def _start(
+        self, life: Life, page_id: str, ttl: float | None, seconds: float, limit: float | None = None
+    ) -> None:
         headers = {"X-Callback-Url": "http://h.lan/"} if ttl is None else {"X-Result-Ttl": f"{ttl:g}"}
+        if limit is not None:
+            headers["X-Job-Timeout"] = f"{limit:g}"
         answer = await life.call("work", page_id, headers, seconds=seconds)
         assert answer.status_code in {202, 409}
         if answer.status_code == 202:
             self.jobs[answer.json()["job_id"]] = "webhook" if ttl is None else ttl
+            if limit is not None:
+                self.limits[answer.json()["job_id"]] = limit
+
+    async def _start_once(self, life: Life, key: str, page_id: str) -> None:
+        """The same start again gets the same answer, whatever became of its job and of the worker meanwhile."""
+        headers = {"X-Callback-Url": "http://h.lan/", "Idempotency-Key": key}
+        answer = await life.call("work", page_id, headers, seconds=3.0)
+        earlier = self.keys.get(key)
+        if earlier is not None and life.now() < earlier[2] + 24 * 3600:
+            assert (202 if page_id == earlier[0] else 422) == answer.status_code
+            assert answer.status_code == 422 or answer.text == earlier[1]
+        elif answer.status_code == 202:
+            assert "Idempotency-Replayed" not in answer.headers
+            self.jobs[answer.json()["job_id"]] = "webhook"
+            self.keys[key] = (page_id, answer.text, life.now())
+        else:
+            assert 409 == answer.status_code
+
+    async def _cancel(self, life: Life, back: int) -> None:
+        """Of one of the last jobs: it has ended by this, had ended before, or is gone."""
+        for job_id in list(self.jobs)[-1 - back :][:1]:
+            answer = await life.http.delete(f"/api/v1/jobs/{job_id}")
+            assert answer.status_code in {200, 404, 409}
+            if answer.status_code == 200:
+                assert ("cancelled", 499) == (answer.json()["state"], answer.json()["status"])
+                self.cancelled.add(job_id)
 
     async def _again(self, stack: AsyncExitStack, life: Life, how: str, seconds: float) -> Life:
         if how == "kill":
@@ -129,7 +177,17 @@ class Play:
                 late = 10 if way == "webhook" else 0  # the last POST's own ten seconds
                 assert seen["finished_at"] <= life.now() <= seen["finished_at"] + keep + late
                 assert 0 <= seen["expires_in"] <= keep
-                assert (seen["state"], seen["status"]) in {("done", 200), ("interrupted", 503)}
+                self._check_end(job_id, seen)
+
+    def _check_end(self, job_id: str, seen: Any) -> None:
+        """Who was told of a cancel finds it so; who was not finds none."""
+        end = (seen["state"], seen["status"])
+        if job_id in self.cancelled:
+            assert ("cancelled", 499) == end
+        else:
+            assert end in {("done", 200), ("interrupted", 503), ("done", 408)}
+        if end == ("done", 408):
+            assert abs(seen["finished_at"] - seen["started_at"] - self.limits[job_id]) < 0.01
 
     def _may_be_gone(self, job_id: str) -> bool:
         """Delivered or given up after a POST, or found past its deadline at a start."""
@@ -160,6 +218,7 @@ class Play:
         for post in posts:
             since = EPOCH + post.at - post.json["finished_at"]
             assert MOMENTS[post.attempt - 1] - 1e-6 <= since <= 611, "early, or past its deadline"
+            self._check_end(job_id, post.json)
         ends = {post.json["finished_at"]: post.json["state"] for post in posts}
         assert len(ends) <= 1, "one job, two ends"
 
