@@ -7,6 +7,7 @@ Source: contract, section 11 ("Wait", "Watch").
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 import trio
 
@@ -14,6 +15,8 @@ from penelope.clock import Clock
 from penelope.jobs import views
 from penelope.jobs.model import Job
 from penelope.outcome import Outcome
+
+SHARED_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +38,7 @@ class Ended:
 
     def __init__(self, job: Job) -> None:
         self.job = job
-        self._shown: bytes | None = None
+        self._shown: tuple[float, bytes] | None = None
 
     @property
     def outcome(self) -> Outcome:
@@ -46,9 +49,10 @@ class Ended:
         return Outcome(status, result)
 
     def shown(self, now: float) -> bytes:
-        if self._shown is None:
-            self._shown = views.shown(self.job, now)
-        return self._shown
+        """As a poll would show it, to a second: its `expires_in` is that of the first who asked."""
+        if self._shown is None or now - self._shown[0] > SHARED_S:
+            self._shown = now, views.shown(self.job, now)
+        return self._shown[1]
 
 
 class Watched:

@@ -1,6 +1,7 @@
 """Section 11, Watch: `GET /api/v1/jobs/{job_id}/events`."""
 
 import json
+import random
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import trio.testing
 from penelope.errors import StoreFull
 from penelope.http.streaming import HEARTBEAT_S, STALL_S
 from tests.spec.receiver import Receiver, slow
-from tests.spec.stream import Events, viewing, watched
+from tests.spec.stream import Event, Events, viewing, watched
 from tests.spec.world import EPOCH, Life, World, live
 
 
@@ -176,6 +177,24 @@ async def test_an_end_that_the_disk_refuses_is_told(life: Life, monkeypatch: pyt
     assert ["end"] == (await watched(life.http, job)).names
 
 
+async def test_an_end_that_the_disk_takes_too_long_for_is_told(
+    life: Life, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the 15 s that its write gets, it is owed like one that was refused; a poll that waits is answered, too."""
+
+    async def hang(*_: Any) -> None:
+        await trio.sleep_forever()
+
+    monkeypatch.setattr(life.worker.jobs, "save", hang)
+    job = await life.start("work", ttl=60, seconds=5)
+    async with viewing(life.http, job) as events:
+        answer = await life.http.get(f"/api/v1/jobs/{job}", headers={"Prefer": "wait=60"})
+        assert (20.0, "done") == (trio.current_time(), answer.json()["state"])
+        await trio.testing.wait_all_tasks_blocked()
+        assert events.over
+    assert [("state", 0.0), ("end", 20.0)] == [(event.name, event.at) for event in events.events]
+
+
 # Coming back
 
 
@@ -188,6 +207,27 @@ async def test_a_viewer_who_comes_back_is_given_nothing_twice(life: Life) -> Non
     again = await watched(life.http, job, first.last_id)
     assert ["3", "4", "5"] == [event.id for event in again.events[:-1]]
     assert "end" == again.names[-1]
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_a_viewer_whose_connection_breaks_again_and_again(life: Life, seed: int) -> None:
+    """Whenever it breaks: put together, its streams have each thing once and in order, and the end."""
+    chance = random.Random(seed)
+    job = await life.start("report", ttl=60, steps=20)
+    seen: list[Event] = []
+    last_id: str | None = None
+    while not seen or seen[-1].name != "end":
+        async with viewing(life.http, job, last_id) as events:
+            await trio.sleep(chance.choice([0.0, 0.1, 1.0, chance.uniform(0, 4)]))
+        seen += events.events
+        last_id = events.last_id or last_id
+        await trio.sleep(chance.choice([0.0, 1.0, chance.uniform(0, 6)]))
+    assert ("state", "end") == (seen[0].name, seen[-1].name)
+    numbers = [int(event.id) for event in seen[1:-1]]
+    assert numbers == sorted(set(numbers))
+    assert all(event.name == "progress" for event in seen[1:-1])
+    answer = await life.http.get(f"/api/v1/jobs/{job}/events", headers={"Last-Event-ID": str(last_id)})
+    assert 204 == answer.status_code
 
 
 async def test_a_viewer_who_has_seen_it_all_waits_for_more(life: Life) -> None:
