@@ -39,6 +39,10 @@ class Clock:
         """Epoch seconds; immediate, never smaller than before."""
         return self._anchor + (trio.current_time() - self._anchored_at)
 
+    def wall(self) -> float:
+        """What the machine's clock shows: for what others compare with theirs. It may go back; immediate."""
+        return self._wall()
+
     def look(self) -> None:
         """Compare with the wall, and adopt it when it is ahead."""
         now, wall = self.now(), self._wall()

@@ -141,7 +141,9 @@ async def post(
     """
     assert isinstance(job.way, Webhook)
     at, trail = clock.now(), Trail()
-    answer = await _post(client, job, job.way.url, keys, at, trail)
+    body = views.posted(job, at)
+    headers = _headers(job, body, keys, clock)
+    answer = await _post(client, job, body, headers, trail)
     meant = Verdict.RETRY if answer.status is None else verdict(answer.status)
     took_s = round(clock.now() - at, 3)
     log.info(
@@ -176,25 +178,30 @@ async def post(
     return Posted(Attempt(due=due, at=at, verdict=meant, error=answer.error), entry)
 
 
-async def _post(
-    client: httpx.AsyncClient, job: Job, url: str, keys: Sequence[str], now: float, trail: Trail
-) -> Answer:
-    body = views.posted(job, now)
+def _headers(job: Job, body: bytes, keys: Sequence[str], clock: Clock) -> dict[str, str]:
     headers = {
         "Content-Type": "application/json",
         "X-Penelope-Job": job.job_id,
         "X-Penelope-Attempt": str(job.attempts + 1),
         "X-Penelope-Signature": signing.sign(body, keys[0]),
-        **signing.standard(job.job_id, int(now), body, keys),
+        # By the wall: receivers compare it with theirs, and after a step back ours is ahead for as long as that was.
+        **signing.standard(job.job_id, int(clock.wall()), body, keys),
     }
     if job.traceparent is not None:
         headers[trace.HEADER] = trace.sent_on(job.traceparent, f"{secrets.randbits(64) or 1:016x}")
+    return headers
+
+
+async def _post(
+    client: httpx.AsyncClient, job: Job, body: bytes, headers: dict[str, str], trail: Trail
+) -> Answer:
+    assert isinstance(job.way, Webhook)
     status: int | None = None
     location = ""
     try:
         with trio.fail_after(WEBHOOK_TIMEOUT_S):
             async with client.stream(
-                "POST", url, content=body, headers=headers, extensions={TRAIL: trail}
+                "POST", job.way.url, content=body, headers=headers, extensions={TRAIL: trail}
             ) as response:
                 status = response.status_code
                 location = response.headers.get("location", "")

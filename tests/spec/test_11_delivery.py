@@ -34,6 +34,21 @@ async def test_each_attempt_is_signed_as_standard_webhooks_has_it(life: Life, re
             signing.verify(post.body, post.headers, OLD_KEY, now=now)
 
 
+async def test_the_moment_is_the_walls(world: World, life: Life, receiver: Receiver) -> None:
+    """Receivers compare it with their own clock. The worker's does not follow a wall that is set back (J93): signed by
+    that, what it sends would be hours ahead, and refused.
+    """
+    receiver.answers(500, 200)
+    job_id = await life.start("echo")
+    await trio.sleep(10)
+    world.skew = -7200
+    await trio.sleep(51)
+
+    assert 2 == len(receiver.posts)
+    assert job_id == signing.verify(receiver.posts[1].body, receiver.posts[1].headers, KEY, now=world.wall())
+    assert life.now() - world.wall() > 7000
+
+
 async def test_during_a_rotation_both_keys_sign(world: World, receiver: Receiver) -> None:
     """`PENELOPE_KEY_PREVIOUS`; our own signature has one value, the new key's."""
     world.settings["key_previous"] = OLD_KEY
