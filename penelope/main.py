@@ -44,6 +44,7 @@ EXIT_OK: Final = 0
 EXIT_STUCK: Final = 75  # EX_TEMPFAIL: start it again
 EXIT_CUT_SHORT: Final = 143  # as a process that SIGTERM ended: not everything was let to its end
 COOKIES: Final = "cookies"
+STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
 SERVER_GRACE_S: Final = 3.0
 MIB: Final = 2**20
 
@@ -60,28 +61,42 @@ async def run(settings: Settings, registry: Registry) -> int:
     Raises:
         StartError: it cannot start; in a group, when tasks were running already.
     """
-    births = watch_births()
     resolver.install()
     with hold_store(settings.store), listening(settings.host, settings.port, "PENELOPE_PORT") as port:
-        async with open_database(settings.store / "penelope.db") as database:
-            clock = await _clock(database)
-            persona = PersonaStore(database)
-            cookies = await persona.load(COOKIES)
-            async with (
-                open_network(public=settings.page_network == "public", proxy=proxy_of(settings)) as gate,
-                open_browser(
-                    browser_options(settings, gate), cookies, Limits(downloads=settings.media_max_mb * MIB)
-                ) as driver,
-            ):
-                pages = PageManager(
-                    driver,
-                    clock,
-                    max_pages=settings.max_pages,
-                    keep_cookies=lambda text: persona.save(COOKIES, text, clock.now()),
-                    cookies=cookies,
-                )
-                await pages.open(MAIN)
-                return await _supervise(settings, registry, database, clock, pages, driver, port, births)
+        async with trio.open_nursery() as watching:
+            code = await _live(settings, registry, port, watching)
+            watching.cancel_scope.cancel(reason="the worker is down")
+    for number in STOPPING:  # all is done: one that comes now must not make a failure of it
+        signal.signal(number, signal.SIG_IGN)
+    return code
+
+
+async def _live(settings: Settings, registry: Registry, port: socket.socket, watching: trio.Nursery) -> int:
+    """From the store's opening to its closing. Signals are heard in `watching`, to the end: one that comes while the
+    last POST is waited for, or the browser closes, must not end the process where it stands.
+    """
+    births = watch_births()
+    async with open_database(settings.store / "penelope.db") as database:
+        clock = await _clock(database)
+        persona = PersonaStore(database)
+        cookies = await persona.load(COOKIES)
+        async with (
+            open_network(public=settings.page_network == "public", proxy=proxy_of(settings)) as gate,
+            open_browser(
+                browser_options(settings, gate), cookies, Limits(downloads=settings.media_max_mb * MIB)
+            ) as driver,
+        ):
+            pages = PageManager(
+                driver,
+                clock,
+                max_pages=settings.max_pages,
+                keep_cookies=lambda text: persona.save(COOKIES, text, clock.now()),
+                cookies=cookies,
+            )
+            await pages.open(MAIN)
+            return await _supervise(
+                settings, registry, database, clock, pages, driver, port, births, watching
+            )
 
 
 async def _supervise(
@@ -93,6 +108,7 @@ async def _supervise(
     driver: Driver,
     port: socket.socket,
     births: Births,
+    watching: trio.Nursery,
 ) -> int:
     parts = Parts(
         pages=pages,
@@ -120,7 +136,7 @@ async def _supervise(
             started_at=clock.now(),
             births=births,
         )
-        await serve(create_app(worker), port, supervisor, driver)
+        await serve(create_app(worker), port, supervisor, driver, watching)
     if driver.health.stuck:
         return EXIT_STUCK
     return EXIT_CUT_SHORT if supervisor.hurried else EXIT_OK
@@ -155,10 +171,16 @@ def browser_options(settings: Settings, gate: Gate | None) -> BrowserOptions:
     )
 
 
-async def serve(app: QuartTrio, port: socket.socket, supervisor: Supervisor, driver: Driver) -> None:
-    """Serve until a signal, or a call that cannot be ended, asks for a stop and the calls are drained."""
+async def serve(
+    app: QuartTrio, port: socket.socket, supervisor: Supervisor, driver: Driver, watching: trio.Nursery
+) -> None:
+    """Serve until a signal, or a call that cannot be ended, asks for a stop and the calls are drained.
+
+    Args:
+        watching: where signals are heard, longer than this lasts.
+    """
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_signals, supervisor, nursery.cancel_scope, name="signals")
+        await watching.start(_signals, supervisor, nursery.cancel_scope, name="signals")
         nursery.start_soon(_stop_when_stuck, supervisor, driver, name="stuck watch")
         (url,) = await nursery.start(_serve_app, app, port, supervisor, nursery.cancel_scope, name="server")
         log.info("ready", url=url, api=f"{url}/api/v1", docs=f"{url}/docs")
@@ -189,9 +211,15 @@ async def _serve_app(  # noqa: ASYNC128  # Hypercorn calls it
         serving.cancel(reason="the server is down")
 
 
-async def _signals(supervisor: Supervisor, scope: trio.CancelScope) -> None:
+async def _signals(
+    supervisor: Supervisor,
+    scope: trio.CancelScope,
+    *,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
     """The first signal drains, the second ends everything now."""
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+    with trio.open_signal_receiver(*STOPPING) as signals:
+        task_status.started()
         async for number in signals:
             log.info("signal", signal=signal.Signals(number).name, second=supervisor.stopping)
             if supervisor.stopping:

@@ -150,6 +150,34 @@ async def test_a_second_signal_ends_it_at_once(
         assert "interrupted" == shown["state"]
 
 
+async def test_a_second_signal_while_the_last_post_is_waited_for(
+    new_worker: NewWorker, new_receiver: NewReceiver
+) -> None:
+    """The calls are drained and the server is down: it cuts the POST, and the way out is the same."""
+    worker = new_worker()
+    hole = await new_receiver(receivers.hang)
+    await worker.start()
+    async with worker.client() as client:
+        posting = await client.post(f"{PLUGIN}/echo", json={}, headers={"X-Callback-Url": hole.url})
+        await hole.wait_for(1)
+    worker.send_signal()
+    await worker.wait_for_line("stopping")
+    await trio.sleep(2)
+    assert worker.process.poll() is None
+    with pytest.raises(httpx.ConnectError):
+        async with worker.client() as client:
+            await client.get("/healthz")
+    began = time.monotonic()
+    worker.send_signal()
+    assert 143 == await worker.wait()
+    assert time.monotonic() - began < 5
+    assert "Traceback" not in worker.log
+    with closing(sqlite3.connect(worker.database)) as connection:
+        row = connection.execute("SELECT job_id, state, attempts FROM jobs").fetchone()
+    assert (posting.json()["job_id"], "done", 0) == row
+    assert not worker.database.with_name("penelope.db-wal").exists()
+
+
 async def test_a_client_that_never_reads_does_not_hold_the_stop_up(new_worker: NewWorker) -> None:
     """J14: 40 MiB for one that reads nothing of it."""
     worker = new_worker(STOP_GRACE_S="1")
