@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from penelope.errors import StoreHeld, StoreUnusable
+from penelope.store.folders import make_folder
 
 
 @contextlib.contextmanager
@@ -23,7 +24,7 @@ def hold_store(folder: Path) -> Iterator[None]:
         StoreUnusable: the folder cannot be made or written.
     """
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(folder)
         descriptor = os.open(folder / "penelope.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as exc:
         raise StoreUnusable(f"store {folder} is not writable: {exc.strerror}") from exc

@@ -24,6 +24,7 @@ from penelope.clock import Clock
 from penelope.errors import CallFailed, Conflict, MediaFull, PluginFailed, StoreFull
 from penelope.plugin import MediaLink
 from penelope.store.database import Database, Runner
+from penelope.store.folders import make_folder, sync_folder
 
 MEDIA_KEEP_S: Final = 300.0
 MAX_NAME_BYTES: Final = 200
@@ -83,7 +84,7 @@ class MediaStore:
         """
 
         def listed() -> set[str]:
-            self._folder.mkdir(mode=0o700, exist_ok=True)
+            make_folder(self._folder)
             return {entry.name for entry in os.scandir(self._folder)}
 
         files = await self._run(listed)
@@ -302,3 +303,4 @@ def _write_file(path: Path, source: "bytes | str | os.PathLike[str]") -> None:
                 shutil.copyfileobj(origin, target, 1 << 20)
         target.flush()
         os.fsync(target.fileno())
+    sync_folder(path.parent)

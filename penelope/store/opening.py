@@ -5,7 +5,6 @@ Blocking functions; they run in the database's thread.
 Source: contract, section 8 ("The schema carries a version", "A store that is damaged").
 """
 
-import os
 import sqlite3
 from contextlib import ExitStack, closing
 from importlib.resources import files
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from penelope.errors import StartError, StoreUnusable
+from penelope.store.folders import sync_folder
 
 APPLICATION_ID: Final = 0x50454E45  # "PENE"
 SCHEMA_VERSION: Final = 2
@@ -43,9 +43,7 @@ def open_all(
         try:
             if not path.exists():
                 _create(path)
-            # A look that can write nothing: closing one that can would put into place what a crash left in the WAL.
-            with closing(_connect(path, busy_timeout_s, mode="ro")) as looking:
-                _check(looking, path)
+            _look(path, busy_timeout_s)
             writer = opened.enter_context(closing(_connect(path, busy_timeout_s, mode="rw")))
             _migrate(writer)
             _tune(writer)
@@ -99,9 +97,12 @@ def _connect(path: Path, busy_timeout_s: float, mode: str) -> sqlite3.Connection
 def _create(path: Path) -> None:
     """Make the file under another name and move it into place: an empty or half-made store is then never ours."""
     fresh = path.with_name(path.name + ".new")
-    fresh.unlink(missing_ok=True)
+    for ending in ("", "-journal", "-wal", "-shm"):  # of one that a crash left
+        fresh.with_name(fresh.name + ending).unlink(missing_ok=True)
     connection = sqlite3.connect(fresh, isolation_level=None)
     try:
+        # In WAL mode from the first byte: the change of an existing file would be a transaction that a crash can halve.
+        connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.executescript(
             f"BEGIN; {schema()}\nPRAGMA application_id = {APPLICATION_ID};"
@@ -111,11 +112,24 @@ def _create(path: Path) -> None:
         connection.close()
     fresh.chmod(0o600)
     fresh.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
+    sync_folder(path.parent)
+
+
+def _look(path: Path, busy_timeout_s: float) -> None:
+    """Check it by a connection that can write nothing: closing one that can would put into place what a crash left in
+    the log.
+    """
     try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+        with closing(_connect(path, busy_timeout_s, mode="ro")) as looking:
+            _check(looking, path)
+    except sqlite3.OperationalError as exc:
+        if exc.sqlite_errorcode != sqlite3.SQLITE_READONLY_ROLLBACK:
+            raise
+        # A crash in the middle of a transaction, while the file was not in WAL mode (a copy that was put back is often
+        # not). SQLite takes the half of it back as soon as a connection that may write reads.
+        with closing(_connect(path, busy_timeout_s, mode="rw")) as recovering:
+            recovering.execute("PRAGMA schema_version").fetchone()
+        _look(path, busy_timeout_s)
 
 
 def _check(connection: sqlite3.Connection, path: Path) -> None:

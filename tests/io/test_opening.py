@@ -313,3 +313,33 @@ async def test_a_copy_of_the_one_file_is_a_backup(tmp_path: Path) -> None:
     shutil.copy(tmp_path / "penelope.db", tmp_path / "copy.db")
     async with open_database(tmp_path / "copy.db") as database:
         assert "v" * 500 == await PersonaStore(database).load("0")
+
+
+async def test_a_crash_before_the_log_was_on_is_taken_back(tmp_path: Path) -> None:
+    """A file that is not in WAL mode, e.g. a copy that was put back, and a kill in the middle of its transaction."""
+    path = tmp_path / "penelope.db"
+    await make(path)
+    edit(path, "PRAGMA journal_mode = DELETE")
+    crash = (
+        "import os, sqlite3, sys; c = sqlite3.connect(sys.argv[1], isolation_level=None);"
+        "c.execute('PRAGMA cache_size = 1'); c.execute('BEGIN'); c.execute('DELETE FROM persona');"
+        "os.kill(os.getpid(), 9)"
+    )
+    subprocess.run([sys.executable, "-c", crash, str(path)], check=False)
+    assert path.with_name("penelope.db-journal").stat().st_size > 512
+
+    async with open_database(path) as database:
+        (kept,) = await database.read(lambda c: c.execute("SELECT count(*) FROM persona").fetchone())
+    assert ROWS == kept
+
+
+async def test_a_store_is_never_without_its_log(tmp_path: Path) -> None:
+    """Made in WAL mode: no start has to change it, which a crash could halve; and nothing of the making is left."""
+    path = tmp_path / "penelope.db"
+    for ending in ("", "-wal", "-journal"):  # of a start that was killed
+        path.with_name(f"penelope.db.new{ending}").write_bytes(b"half of something")
+    opening._create(path)
+    assert ["penelope.db"] == [file.name for file in tmp_path.iterdir()]
+    with closing(sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)) as connection:
+        assert b"\x02\x02" == path.read_bytes()[18:20]  # read and write version: the log
+        assert ("ok",) == connection.execute("PRAGMA integrity_check").fetchone()

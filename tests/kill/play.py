@@ -97,11 +97,11 @@ class Client:
                 return dict(shown)
             await trio.sleep(0.1)
 
-    async def link(self, shown: dict[str, Any]) -> str:
-        """The link of its file, which is there."""
-        url = str(shown["media"]["url"])
+    async def link(self, result: dict[str, Any], until: float) -> str:
+        """The link of its file, which is there, and stays until then unless it is downloaded."""
+        url = str(result["media"]["url"])
         assert 200 == (await self.life.http.head(url)).status_code
-        self._witness.saw("file", url=url, size=shown["media"]["size"])
+        self._witness.saw("file", url=url, size=result["media"]["size"], until=until)
         return url
 
     async def download(self, url: str) -> None:
@@ -136,9 +136,9 @@ async def _jobs(client: Client) -> None:
     await client.end(await client.start("report", steps=2, ttl=5))
     life.driver.jar = '[{"name": "session"}]'
     shown = await client.end(await client.start("file"))
-    await client.download(await client.link(shown["result"]))
+    await client.download(await client.link(shown["result"], shown["finished_at"] + 600))
     shown = await client.end(await client.start("file", ttl=100))
-    await client.link(shown["result"])
+    await client.link(shown["result"], shown["finished_at"] + 100)
     await trio.sleep(6)
     await client.start("file", "second", to="good")
     await client.start("file", to="bad")
@@ -147,7 +147,7 @@ async def _jobs(client: Client) -> None:
     await client.start("fail", "second", to="bad", how="word")
     await trio.sleep(1)
     plain = await life.call("file")
-    await client.link(plain.json())
+    await client.link(plain.json(), plain.json()["media"]["expires_at"])
 
 
 def run(function: Any, *arguments: Any) -> Any:
