@@ -333,7 +333,7 @@ async def test_a_crash_before_the_log_was_on_is_taken_back(tmp_path: Path) -> No
     assert ROWS == kept
 
 
-async def test_a_store_is_never_without_its_log(tmp_path: Path) -> None:
+def test_a_store_is_never_without_its_log(tmp_path: Path) -> None:
     """Made in WAL mode: no start has to change it, which a crash could halve; and nothing of the making is left."""
     path = tmp_path / "penelope.db"
     for ending in ("", "-wal", "-journal"):  # of a start that was killed

@@ -13,17 +13,34 @@ from tests.kill.record import SHORT_TTL_S, End, Record, Story, demand
 
 PAGES: Final = ("main", "second", "third")
 LOOK_AGAIN_S: Final = 0.03
-TTLS: Final = (1.0, SHORT_TTL_S, 60.0, 60.0, 120.0, 600.0)
-FIRST_TTL_S: Final = 60.0
+TTLS: Final = (1.0, SHORT_TTL_S, 120.0, 300.0, 600.0)
+FIRST_TTL_S: Final = 300.0
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A start: plugin, body, and whether its result says the value (a bug's does not)."""
+    """A job to be had: plugin, body, and whether its result says the value (a bug's does not)."""
 
     plugin: str
     body: dict[str, Any]
     says: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """One request; what repeats it is the same. `key` is its Idempotency-Key, None: it has none."""
+
+    page_id: str
+    ask: Ask
+    value: str
+    ttl: float | None
+    url: str | None
+    key: str | None
+
+    @property
+    def headers(self) -> dict[str, str]:
+        way = {"X-Callback-Url": self.url} if self.url is not None else {"X-Result-Ttl": f"{self.ttl:g}"}
+        return way if self.key is None else {**way, "Idempotency-Key": self.key}
 
 
 def any_ask(dice: random.Random) -> Ask:
@@ -54,11 +71,20 @@ def any_ask(dice: random.Random) -> Ask:
 class Load:
     """The clients of one life of the worker."""
 
-    def __init__(self, record: Record, client: httpx.AsyncClient, receivers: list[str], seed: str) -> None:
+    def __init__(
+        self,
+        record: Record,
+        client: httpx.AsyncClient,
+        receivers: list[str],
+        seed: str,
+        unsure: "list[Start] | None" = None,
+    ) -> None:
         """
         Args:
             receivers: URLs, each as often as it is to be taken.
+            unsure: starts with a key whose answer broke off; they are made again, and those of this life come in.
         """
+        self._unsure = [] if unsure is None else unsure
         self._record = record
         self._client = client
         self._receivers = receivers
@@ -73,7 +99,7 @@ class Load:
 
     async def first(self) -> None:
         """No life leaves a page claimed for the next: the first start on it is accepted, without a wait."""
-        answer = await self._start("main", Ask("now", {}), FIRST_TTL_S, None)
+        answer = await self._start(self._new("main", Ask("now", {}), FIRST_TTL_S, None, None))
         demand(answer.status_code == 202, "the first start answered", answer.status_code, answer.text)
 
     async def _work(self, page_id: str) -> None:
@@ -81,6 +107,10 @@ class Load:
         try:
             if page_id != "main":
                 await self._client.post("/api/v1/pages", json={"page_id": page_id})
+            for start in [start for start in self._unsure if start.page_id == page_id]:
+                await self._accepted(start)
+                self._unsure.remove(start)
+                self._record.counts["repeated"] += 1
             while True:
                 await self._one(page_id, dice)
         except httpx.TransportError:
@@ -91,29 +121,47 @@ class Load:
             ttl, url = dice.choice(TTLS), None
         else:
             ttl, url = None, dice.choice(self._receivers)
+        key = f"{self._seed} {page_id} {dice.random()}" if dice.random() < 0.5 else None
         ask, watches = any_ask(dice), dice.random() < 0.5
-        while True:
-            answer = await self._start(page_id, ask, ttl, url)
-            if answer.status_code == 202:
-                break
-            demand(answer.status_code in {404, 409, 503}, "a start answered", answer.status_code, answer.text)
-            if answer.status_code == 404:  # the page opens again
-                await self._client.post("/api/v1/pages", json={"page_id": page_id})
-            await trio.sleep(LOOK_AGAIN_S)
+        start = self._new(page_id, ask, ttl, url, key)
+        job_id = await self._accepted(start)
         if watches and ttl is not None:
-            story = self._record.jobs[answer.json()["job_id"]]
+            story = self._record.jobs[job_id]
             while not (story.shown or story.gone):
                 await trio.sleep(LOOK_AGAIN_S)
                 await self.look(story)
 
-    async def _start(self, page_id: str, ask: Ask, ttl: float | None, url: str | None) -> httpx.Response:
+    def _new(self, page_id: str, ask: Ask, ttl: float | None, url: str | None, key: str | None) -> Start:
         value = f"value {len(self._record.jobs)} {time.monotonic_ns():x}"
-        headers = {"X-Callback-Url": url} if url is not None else {"X-Result-Ttl": f"{ttl:g}"}
-        path = f"/api/v1/{page_id}/plugin/kill/{ask.plugin}"
+        return Start(page_id, ask, value, ttl, url, key)
+
+    async def _accepted(self, start: Start) -> str:
+        """Ask until the page is free; the job's id."""
+        while True:
+            answer = await self._start(start)
+            if answer.status_code == 202:
+                return str(answer.json()["job_id"])
+            demand(answer.status_code in {404, 409, 503}, "a start answered", answer.status_code, answer.text)
+            if answer.status_code == 404:  # the page opens again
+                await self._client.post("/api/v1/pages", json={"page_id": start.page_id})
+            await trio.sleep(LOOK_AGAIN_S)
+
+    async def _start(self, start: Start) -> httpx.Response:
+        path = f"/api/v1/{start.page_id}/plugin/kill/{start.ask.plugin}"
         asked_at = time.monotonic()
-        answer = await self._client.post(path, json={"value": value, **ask.body}, headers=headers)
+        body = {"value": start.value, **start.ask.body}
+        try:
+            answer = await self._client.post(path, json=body, headers=start.headers)
+        except httpx.TransportError:
+            if start.key is not None and start not in self._unsure:
+                self._unsure.append(start)
+            raise
         if answer.status_code == 202:
-            self._record.accepted(answer.json()["job_id"], value if ask.says else "", ttl, asked_at)
+            job_id, value = answer.json()["job_id"], start.value if start.ask.says else ""
+            if answer.headers.get("Idempotency-Replayed") == "true":
+                demand(start.key is not None, job_id, "was replayed without a key")
+                self._record.counts["replayed"] += 1
+            self._record.accepted(job_id, value, start.ttl, asked_at)
         return answer
 
     async def look_at_all(self) -> None:

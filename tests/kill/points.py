@@ -24,6 +24,7 @@ COMMITS: Final = {
     "JobStore.checkpoint": "a running job's checkpoint",
     "JobStore.settle": "a webhook job that was delivered or given up goes",
     "JobStore.forget_expired": "polling jobs whose hold is over go, and starts that are a day old",
+    "Ledger.prune": "week-old rows of the ledger of deliveries go",
     "MediaStore.recover": "media without owner, and rows without file, go",
     "MediaStore.sweep": "media whose time is over goes",
     "MediaStore._consume": "a file was downloaded",

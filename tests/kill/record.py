@@ -89,6 +89,11 @@ class Story:
         if end.state == "done" and end.status in SAYING:
             demand(self.value in str(end.result), self.job_id, where, "has another job's result:", end)
 
+    @property
+    def said(self) -> str | None:
+        """The value in its result, which no other job was given."""
+        return None if self.end is None else self.end.result.get("value")
+
 
 class Record:
     """The stories of all jobs. `life` is the number of the worker's present one."""
@@ -165,6 +170,14 @@ class Record:
             age = time.monotonic() - story.seen_at if since_end is None else since_end
             demand(age > story.ttl - CLOCK_S, story.job_id, "is gone after", age, "of", story.ttl)
             demand(story.shown or story.ttl <= SHORT_TTL_S, story.job_id, "was never seen ended")
+
+    def check_once(self) -> None:
+        """No start made two jobs, however often it was asked for under its key."""
+        (most, count), *_ = [
+            *Counter(filter(None, (job.said for job in self.jobs.values()))).most_common(1),
+            ("", 0),
+        ]
+        demand(count <= 1, count, "jobs ran for one start:", most)
 
     def check_webhooks_gone(self) -> None:
         """Those that are gone were delivered or given up."""

@@ -24,7 +24,7 @@ from penelope.jobs.model import MAX_JOBS
 from tests.io import receivers
 from tests.io.receivers import Behaviour, Received, Receiver, Stream, serve_receiver
 from tests.io.worker_process import WorkerProcess
-from tests.kill.load import Load, urls
+from tests.kill.load import Load, Start, urls
 from tests.kill.plan import FARTHEST_S, WEBHOOK_MOMENTS_S, How, Stop, stops
 from tests.kill.record import Broken, End, Record, Story, demand
 
@@ -51,6 +51,7 @@ class Run:
     record: Record = field(default_factory=Record)
     ends: Counter[str] = field(default_factory=Counter)
     missed: Counter[str] = field(default_factory=Counter)
+    unsure: list[Start] = field(default_factory=list)
     checks: int = 0
     until: float = float("inf")
 
@@ -99,7 +100,7 @@ class Run:
             self.ends["of these, before it was ready"] += 1
             return await worker.wait()
         async with worker.client() as client:
-            load = Load(self.record, client, where, f"{self.seed} {self.record.life}")
+            load = Load(self.record, client, where, f"{self.seed} {self.record.life}", self.unsure)
             with suppress(httpx.TransportError):
                 if point is None:
                     await load.first()
@@ -172,6 +173,7 @@ class Run:
             if story.job_id not in rows and not story.gone:
                 self.record.check_gone(story)
         self.record.check_webhooks_gone()
+        self.record.check_once()
         if drained:
             there = {path.name for path in (worker.store / "media").iterdir()}
             demand(there == files, "media without a row, or rows without media:", there ^ files)

@@ -31,6 +31,11 @@ def table(run: Run) -> str:
         ("· given up by rule", words["given up"]),
         ("POSTs", len(posts)),
         ("· made again after a stop had cut them", again),
+        (
+            "starts repeated under their `Idempotency-Key`, since the answer broke off",
+            run.record.counts["repeated"],
+        ),
+        ("· answered with the job that there was", run.record.counts["replayed"]),
         ("files fetched, whole", run.record.counts["files"]),
         ("stores looked at after a stop, `integrity_check` clean", run.checks),
         ("processes left behind by a stop", 0),
