@@ -199,10 +199,21 @@ class Play:
         for job_id, way in self.jobs.items():
             assert await life.gone(job_id)
             self._check_posts(job_id, way)
+            await self._check_ledger(life, job_id)
         assert 200 == (await life.call("echo")).status_code
         (kept,) = await life.database.read(lambda c: c.execute("SELECT count(*) FROM jobs").fetchone())
         (sound,) = await life.database.read(lambda c: c.execute("PRAGMA integrity_check").fetchone())
         assert (0, "ok") == (kept, sound)
+
+    async def _check_ledger(self, life: Life, job_id: str) -> None:
+        """A row for each attempt that was recorded, none twice; only a kill can leave a POST without one."""
+        rows = (await life.http.get("/api/v1/deliveries", params={"job_id": job_id})).json()["deliveries"]
+        noted = [row["attempt"] for row in reversed(rows)]
+        made = {post.attempt for post in self.world.receiver.of(job_id)}
+        assert sorted(set(noted)) == noted
+        assert set(noted) <= made
+        assert self.kills or set(noted) == made
+        assert {"retry"} >= {row["verdict"] for row in rows[1:]}, "POSTed on after it was settled"
 
     def _check_posts(self, job_id: str, way: str | float) -> None:
         posts = self.world.receiver.of(job_id)
