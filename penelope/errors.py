@@ -22,6 +22,8 @@
     │   ├── TooManyJobs               503
     │   ├── StoreBusy                 503
     │   └── StoreFull                 507
+    ├── WorkerDown                    502  the waker's: a persona's worker does not answer, or did not start
+    │   └── WorkerLate                504
     ├── CallFailed                    502  a call ended badly; `kind` says whose fault it was
     │   ├── SiteFailed                502  kind "site"
     │   ├── ProxyFailed               502  kind "proxy"
@@ -37,12 +39,14 @@
         ├── NoBrowser
         ├── PortTaken
         ├── StoreHeld
-        └── StoreUnusable
+        ├── StoreUnusable
+        ├── BadPersonas
+        └── WakerHeld
 
 A message is one clear sentence that names the thing and its value: it is shown to the client as it is.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import ClassVar
 
@@ -162,6 +166,27 @@ class StoreFull(Unavailable):
     status = 507
 
 
+class WorkerDown(PenelopeError):
+    """A persona's worker did not start, or broke off.
+
+    Attributes:
+        lines: the last of its log, oldest first; empty where they would say nothing.
+    """
+
+    status = 502
+    kind = "worker"
+
+    def __init__(self, message: str, *, lines: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.lines = tuple(lines)
+
+
+class WorkerLate(WorkerDown):
+    """It was not ready in time."""
+
+    status = 504
+
+
 class CallFailed(PenelopeError):
     status = 502
     kind: ClassVar[str | None] = "worker"
@@ -230,4 +255,12 @@ class StoreHeld(StartError):
 
 
 class StoreUnusable(StartError):
+    pass
+
+
+class BadPersonas(StartError):
+    pass
+
+
+class WakerHeld(StartError):
     pass

@@ -1,0 +1,106 @@
+"""What of a request goes to a worker, and what of its answer comes back. Pure.
+
+Source: contract, section 9 ("passes headers and status unchanged, drops hop-by-hop headers").
+"""
+
+import re
+import secrets
+from typing import Final
+
+from penelope.errors import BadHeader, BadParameter, NotFound
+from penelope.http import auth
+
+_TARGET: Final = re.compile(rb"/p/([A-Za-z0-9_-]{1,64})(/api/v1(?:/.*)?)", re.DOTALL)
+_SLASH: Final = rb"(?:[/\\]|%2f|%5c)"
+_DOTS: Final = re.compile(_SLASH + rb"(?:\.|%2e){1,2}(?:" + _SLASH + rb"|$)", re.IGNORECASE)
+_MEDIA: Final = re.compile(rb"/api/v1/media/[^/]+")
+# Of one connection, not of the message (RFC 9110, 7.6.1); a header that Connection names is one too.
+HOP_BY_HOP: Final = frozenset(
+    b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer"
+    b" transfer-encoding upgrade http2-settings".split()
+)
+# What the waker says itself; `Expect` was answered by its server.
+OWN: Final = frozenset({b"host", b"authorization", b"x-api-key", b"expect"})
+
+Headers = list[tuple[bytes, bytes]]
+
+
+def split(raw: bytes) -> tuple[str, bytes]:
+    """The persona's name, and what its worker is asked for, as it was written.
+
+    Raises:
+        NotFound: the target is not `/p/{name}/api/v1…`.
+    """
+    match = _TARGET.fullmatch(raw)
+    if match is None:
+        raise NotFound("there is no such route: a persona's API is at /p/{name}/api/v1/")
+    return match[1].decode("ascii"), match[2]
+
+
+def check_dots(target: bytes) -> None:
+    """Raises BadParameter where a segment is `.` or `..`, written plainly or behind percent signs."""
+    if _DOTS.search(target):
+        raise BadParameter("the path has a dot segment")
+
+
+def with_query(target: bytes, query: bytes) -> bytes:
+    return target + b"?" + query if query else target
+
+
+def is_media(target: bytes) -> bool:
+    return _MEDIA.fullmatch(target) is not None
+
+
+def logged(target: bytes) -> str:
+    """The path without what must not be in a log: a media token is as good as the file."""
+    return "/api/v1/media/…" if target.startswith(b"/api/v1/media/") else target.decode("ascii", "replace")
+
+
+def host(headers: Headers) -> str | None:
+    return next(iter(_values(headers, b"host")), None)
+
+
+def request_id(headers: Headers) -> str:
+    """The client's own, if it is one; else a new one."""
+    try:
+        return auth.checked_request_id(_values(headers, b"x-request-id")) or secrets.token_hex(8)
+    except BadHeader:  # the worker's to refuse
+        return secrets.token_hex(8)
+
+
+def credentials(headers: Headers) -> list[str]:
+    """All of them, as `Authorization` headers; the clients of runs may send `X-API-Key` instead."""
+    bearer = _values(headers, b"authorization")
+    return bearer or [f"Bearer {key}" for key in _values(headers, b"x-api-key")]
+
+
+def to_worker(headers: Headers, address: str, key: str, own_request_id: str) -> Headers:
+    """The headers that the worker gets: the client's, with the worker's own key and host."""
+    names = {name.lower() for name, _ in headers}
+    more = [
+        (b"host", address.partition("://")[2].encode("ascii")),
+        (b"authorization", b"Bearer " + key.encode("ascii")),
+    ]
+    if b"transfer-encoding" in names:
+        more.append((b"transfer-encoding", b"chunked"))
+    if b"x-request-id" not in names:
+        more.append((b"x-request-id", own_request_id.encode("ascii")))
+    return more + _without(headers, HOP_BY_HOP | OWN)
+
+
+def to_client(headers: Headers) -> Headers:
+    """The headers of the worker's answer that its client gets."""
+    return [(name.lower(), value) for name, value in _without(headers, HOP_BY_HOP)]
+
+
+def _values(headers: Headers, wanted: bytes) -> list[str]:
+    return [value.decode("latin-1") for name, value in headers if name.lower() == wanted]
+
+
+def _without(headers: Headers, dropped: frozenset[bytes]) -> Headers:
+    named = {
+        word.strip().lower()
+        for value in _values(headers, b"connection")
+        for word in value.encode("latin-1").split(b",")
+    }
+    return [(name, value) for name, value in headers if name.lower() not in dropped | named]

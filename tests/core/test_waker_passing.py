@@ -1,0 +1,105 @@
+"""What the gateway passes on: contract, section 9."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penelope.errors import BadParameter, NotFound
+from penelope.waker import passing
+
+ADDRESS = "http://127.0.0.1:5101"
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"/p/alice/healthz",
+        b"/p/alice/api/v2/pages",
+        b"/p/alice/api/v1x",
+        b"/p//api/v1/pages",
+        b"/p/a%6cice/api/v1/pages",
+        b"/p/alice/b/api/v1/pages",
+        b"http://127.0.0.1:1/p/alice/api/v1/pages",
+        b"//127.0.0.1:1/p/alice/api/v1/pages",
+        b"/p/alice@127.0.0.1:1/api/v1/pages",
+    ],
+)
+def test_nothing_but_a_persona_of_ours_can_be_named(raw: bytes) -> None:
+    with pytest.raises(NotFound):
+        passing.split(raw)
+
+
+@pytest.mark.parametrize(
+    "rest", ["/..", "/../metrics", "/a/./b", "/%2e%2E/x", "/.%2e", "/..%2fx", "/x%5c..%5Cy", "/x\\..\\y"]
+)
+def test_no_dot_segments(rest: str) -> None:
+    with pytest.raises(BadParameter):
+        passing.check_dots(b"/api/v1" + rest.encode())
+
+
+@given(st.text(st.characters(codec="ascii", exclude_characters=" \n"), max_size=30))
+def test_a_target_goes_on_as_it_was_written(rest: str) -> None:
+    """Not one byte of it is changed."""
+    name, target = passing.split(b"/p/alice/api/v1/" + rest.encode())
+
+    assert ("alice", b"/api/v1/" + rest.encode()) == (name, target)
+    assert target == passing.with_query(target, b"")
+    assert target + b"?a=%20&b" == passing.with_query(target, b"a=%20&b")
+
+
+def test_dots_in_a_name_are_no_dot_segment() -> None:
+    passing.check_dots(b"/api/v1/media/..token..")
+    passing.check_dots(b"/api/v1/main/plugin/a.b/c")
+
+
+def test_headers_to_the_worker() -> None:
+    given = [
+        (b"Host", b"waker.example"),
+        (b"Authorization", b"Bearer the-wakers"),
+        (b"X-API-Key", b"the-wakers"),
+        (b"Connection", b"close, X-Mine"),
+        (b"X-Mine", b"1"),
+        (b"Transfer-Encoding", b"chunked"),
+        (b"Expect", b"100-continue"),
+        (b"TE", b"trailers"),
+        (b"X-Lease", b"token"),
+        (b"Accept-Encoding", b"gzip"),
+        (b"X-Lease", b"twice"),
+    ]
+
+    assert [
+        (b"host", b"127.0.0.1:5101"),
+        (b"authorization", b"Bearer the-personas"),
+        (b"transfer-encoding", b"chunked"),
+        (b"x-request-id", b"id"),
+        (b"X-Lease", b"token"),
+        (b"Accept-Encoding", b"gzip"),
+        (b"X-Lease", b"twice"),
+    ] == passing.to_worker(given, ADDRESS, "the-personas", "id")
+    assert (b"x-request-id", b"mine") not in passing.to_worker(
+        [(b"X-Request-Id", b"mine")], ADDRESS, "the-personas", "id"
+    )
+
+
+def test_headers_to_the_client() -> None:
+    given = [
+        (b"Content-Type", b"a/b"),
+        (b"Transfer-Encoding", b"chunked"),
+        (b"Set-Cookie", b"a"),
+        (b"Set-Cookie", b"b"),
+    ]
+
+    assert [(b"content-type", b"a/b"), (b"set-cookie", b"a"), (b"set-cookie", b"b")] == passing.to_client(
+        given
+    )
+
+
+def test_credentials() -> None:
+    assert [] == passing.credentials([])
+    assert ["Bearer k"] == passing.credentials([(b"X-Api-Key", b"k")])
+    assert ["Bearer a"] == passing.credentials([(b"X-Api-Key", b"k"), (b"authorization", b"Bearer a")])
+
+
+def test_media_tokens_are_not_logged() -> None:
+    assert "/api/v1/media/…" == passing.logged(b"/api/v1/media/secret")
+    assert "/api/v1/jobs/1" == passing.logged(b"/api/v1/jobs/1")
