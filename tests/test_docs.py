@@ -19,12 +19,13 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 from pydantic import SecretStr
 
 from penelope import cli, errors, main, registry, signing
-from penelope.http import openapi, prefer, streaming
+from penelope.http import openapi, prefer, sse, streaming
 from penelope.http.app import create_app
 from penelope.http.described import ROUTES
 from penelope.http.routes import events
 from penelope.http.worker import Worker
 from penelope.jobs import answers, delivery, ledger, model, options, schedule, transitions, views
+from penelope.jobs import events as job_events
 from penelope.jobs.model import Job, Polling, State, Webhook
 from penelope.outcome import Outcome
 from penelope.pages import claim, lease
@@ -485,6 +486,34 @@ def test_the_receivers_code_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     ]
     assert [("5b1d82d4dc257267", body)] == names["inbox"].execute("SELECT * FROM jobs").fetchall()
     names["inbox"].close()
+
+
+def test_the_events_of_a_job_are_as_they_are() -> None:
+    """The example of the guide is what a viewer reads on the wire, but for what is left out of the end."""
+    (example,) = (block for block in blocks(DOCS / "jobs.md", "text") if "event: state" in block)
+    job = Job(
+        job_id="5b1d82d4dc257267",
+        page_id="main",
+        plugin="instagram/get-following",
+        way=Polling(600.0),
+        request_id="r",
+        started_at=1792844301.5,
+    )
+    done = transitions.finish(job, Outcome(200, "{}"), 1792844901.57)
+    told = job_events.progress(0.5, "scrolled 100 of 200", 1792844305.25)
+    wire = b"".join(
+        (
+            sse.retry(streaming.RETRY_MS),
+            *sse.event("state", job_events.state(job, stopping=False), job_events.STATE_ID),
+            *sse.event("progress", told, "14"),
+            *sse.event("end", views.shown(done, done.ended_at), job_events.end_id(done)),
+        )
+    ).decode()
+
+    shown, _, rest = example.partition(', "...": "..."}')
+    assert wire.startswith(shown)
+    assert not rest.strip()
+    assert '"state": "done"' in shown
 
 
 # Examples

@@ -108,6 +108,28 @@ async def test_both_ways_work_as_written(
     assert job["result"]["complete"]
 
 
+async def test_waiting_and_watching_work_as_written(worker: WorkerProcess) -> None:
+    """A start that is answered plainly; then a job that is watched to its end, and one that is waited for."""
+    webhook, polling, *more = lines_of(DOCS / "jobs.md")
+    variables = webhook.partition("\n\n")[0]
+    job = polling.replace('curl -s "$BASE/jobs/$JOB" -H "$AUTH"', ":")
+    (watch,) = [line for line in more if "/events" in line]
+    (wait,) = [line for line in more if "wait=30" in line]
+    (start,) = [line for line in more if "wait=10" in line]
+    await typed(
+        worker, variables, 'curl -s "$BASE/main/plugin/instagram/open-account?handle=alice" -H "$AUTH"'
+    )
+
+    assert "Alice Amsel" == json.loads(await typed(worker, variables, start))["name"]
+    heard = await typed(worker, variables, job, watch)
+    assert heard.startswith("retry: ")
+    assert ["state", "progress", "end"] == sorted(
+        set(re.findall(r"^event: (\w+)$", heard, re.MULTILINE)), key=heard.index
+    )
+    ended_job = json.loads(await typed(worker, variables, job, wait))
+    assert ("done", 200) == (ended_job["state"], ended_job["status"])
+
+
 async def test_the_quick_start_works_as_written(worker: WorkerProcess) -> None:
     """From the first call to a file on the disk."""
     call, job, file = lines_of(DOCS / "quickstart.md")
