@@ -99,6 +99,25 @@ def reap(processes: Iterable[psutil.Process]) -> None:
             os.waitpid(process.pid, os.WNOHANG)
 
 
+def inherited(name: str) -> list[psutil.Process]:
+    """The children of this process whose name begins so, zombies included: as process 1 it gets those of a browser that
+    had left its group.
+    """
+    found = []
+    for child in psutil.Process().children():
+        with suppress(psutil.Error):
+            if child.name().startswith(name):
+                found.append(child)
+    return found
+
+
+def reap_group(pgid: int) -> None:
+    """As `reap`, of all of a process group that we inherited: most ended with their parent, before anybody looked."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-pgid, os.WNOHANG) != (0, 0):
+            pass
+
+
 def _runs(process: psutil.Process) -> bool:
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE

@@ -27,13 +27,14 @@ from penelope.pages.browser.launch import (
 )
 from penelope.pages.browser.loop import BrowserLoop
 from penelope.pages.browser.persona import BrowserOptions
-from penelope.pages.browser.processes import Process, end_all, group, reap
+from penelope.pages.browser.processes import Process, end_all, group, inherited, reap, reap_group
 from penelope.pages.browser.profile import Place
 from penelope.pages.browser.translate import clean
 
 CLOSE_S = 4.0  # the browser writes its profile
 STOP_S = 1.0
 START_S = 40.0  # over everything; Playwright's own limit for the browser is 30 s
+CRASH_HANDLER = "chrome_crashpad"  # it has a session of its own, and is nobody's child in the end
 DEATH_S = 0.5  # from the end of a connection until its process is seen to have ended
 
 _T = TypeVar("_T")
@@ -224,12 +225,15 @@ class Session:
             trees = browser.tree() + group(
                 browser.pid
             )  # the group: children of a browser that has died already
+        trees += inherited(CRASH_HANDLER)
         if self.driver is not None:
             trees += [process for process in self.driver.tree() if process not in trees]
         end_all(trees)
         reap(
             process for process in trees if self.driver is None or process.pid != self.driver.pid
         )  # that is asyncio's
+        if browser is not None:
+            reap_group(browser.pid)
         for process in (self.driver, browser):
             if process is not None:
                 process.release()
