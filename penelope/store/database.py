@@ -24,6 +24,8 @@ from penelope.store import opening
 BUSY_TIMEOUT_S: Final = 5.0
 CLOSE_GRACE_S: Final = 10.0
 READERS: Final = 2
+WAL_LARGE_BYTES: Final = 256 * 2**20  # four times what is kept of it when nobody holds it open
+WAL_WARN_EVERY_S: Final = 60.0
 
 _Result = TypeVar("_Result")
 Transaction = Callable[[sqlite3.Connection], _Result]
@@ -68,8 +70,20 @@ class Database:
         refusal: why the last commit failed; None when it did not.
     """
 
-    def __init__(self, writer: sqlite3.Connection, readers: list[sqlite3.Connection], run: Runner) -> None:
+    def __init__(
+        self,
+        writer: sqlite3.Connection,
+        readers: list[sqlite3.Connection],
+        run: Runner,
+        wal: Path | None = None,
+    ) -> None:
+        """
+        Args:
+            wal: the file that commits go to first; None: not to be watched.
+        """
         self.commits = 0
+        self._wal: Path | None = wal
+        self._warned_at = -WAL_WARN_EVERY_S
         self.refusal: str | None = None
         self._writer = writer
         self._readers = readers
@@ -128,6 +142,22 @@ class Database:
         await self._run(lambda: self._commit(batch))
         for write in batch:
             write.ended.set()
+        self._look_at_wal()
+
+    def _look_at_wal(self) -> None:
+        """Warn of a WAL that cannot be emptied: somebody reads the store, and does not let go of what it sees."""
+        now = trio.current_time()
+        if self._wal is None or now - self._warned_at < WAL_WARN_EVERY_S:
+            return
+        try:
+            size = self._wal.stat().st_size  # microseconds
+        except OSError:
+            return
+        if size > WAL_LARGE_BYTES:
+            self._warned_at = now
+            log.warning(
+                "another program reads the store and keeps its WAL from being emptied", mb=size // 2**20
+            )
 
     def _close(self) -> None:
         self._closing = True
@@ -226,7 +256,7 @@ async def open_database(path: Path, run: Runner | None = None) -> AsyncGenerator
     """
     run = run or thread_runner(1 + READERS)
     writer, readers = await run(lambda: opening.open_all(path, BUSY_TIMEOUT_S, READERS))
-    database = Database(writer, list(readers), run)
+    database = Database(writer, list(readers), run, path.with_name(f"{path.name}-wal"))
     writing = trio.CancelScope(shield=True)  # a cancelled worker still lands its last writes
 
     async def write_loop() -> None:

@@ -12,6 +12,7 @@ from typing import NoReturn
 
 import pytest
 import trio
+from structlog.testing import capture_logs
 
 from penelope.errors import StoreBusy, StoreFull, StoreUnusable
 from penelope.store import opening
@@ -283,6 +284,36 @@ async def test_a_full_disk_refuses_and_is_well_again_with_space(small_disk: Path
         await keep(database, "large", "x" * 100_000)
         assert "None" == str(database.refusal)
     assert {"first", "large"} == set(kept(path))
+
+
+async def test_a_reader_that_does_not_let_go_is_warned_of_and_writes_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """J99: the WAL grows as long as somebody holds a snapshot, and shrinks when nobody does."""
+    monkeypatch.setattr("penelope.store.database.WAL_LARGE_BYTES", 8 * 2**20)
+    wal = tmp_path / "penelope.db-wal"
+
+    async def load(database: Database, writes: int) -> None:
+        for _ in range(writes):
+            await database.write(
+                lambda c: c.execute(
+                    "INSERT OR REPLACE INTO persona VALUES ('load', printf('%1048576d', 1), 0)"
+                )
+            )
+
+    async with open_database(tmp_path / "penelope.db") as database:
+        with capture_logs() as logs, closing(sqlite3.connect(tmp_path / "penelope.db")) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT count(*) FROM jobs").fetchone()
+            await load(database, 90)
+            assert wal.stat().st_size > 80 * 2**20, "else the test tests nothing"
+            reader.execute("COMMIT")
+        warnings = [line for line in logs if "WAL" in line["event"]]
+        assert 1 == len(warnings), "once a minute"
+        assert warnings[0]["mb"] >= 8
+        await load(database, 12)
+        assert wal.stat().st_size <= 64 * 2**20
+        assert database.refusal is None
 
 
 async def test_closing_checkpoints(tmp_path: Path) -> None:
