@@ -26,7 +26,7 @@ from penelope.outcome import Outcome, failure, from_error
 from penelope.pages.claim import Holder
 from penelope.pages.driver import Tab
 from penelope.pages.manager import PageManager
-from penelope.pages.work import work
+from penelope.pages.work import Done, mend, work
 from penelope.plugin import Host, MediaLink
 from penelope.store.media import MediaStore
 from penelope.store.request_log import Entry, RequestLog
@@ -86,12 +86,16 @@ class Runner:
                     live.claimed = True
                     if call.limit_s is not None:
                         live.work.deadline = trio.current_time() + call.limit_s + LIMIT_SLACK_S
-                    outcome = await self._work(live, tab)
+                    done = await self._work(live, tab)
+                    outcome = done.outcome
                     if outcome is None:
                         late = TimedOut(f"{call.what} took longer than {call.limit_s:g} s")
                         outcome = from_error(late, call.page.page_id)
                     status = outcome.status
-                    ticket.give(outcome)
+                    try:
+                        await self._tidy(live, tab, done)
+                    finally:
+                        ticket.give(outcome)
         except Exception as exc:  # the request's to answer; a bug must not end the other calls
             _refuse(ticket, exc)
         finally:
@@ -146,18 +150,20 @@ class Runner:
         """Work the page until the job ends, and note how. This task alone does: a job has one end, whoever asks for it.
 
         Raises:
-            trio.Cancelled: the worker stops. The job has no end then, but for one that its client had asked for.
+            trio.Cancelled: the worker stops. The job has no end then, unless it had one already but for the tidying, or
+                its client had asked for it.
         """
         if job.limit_s is not None:
             live.work.deadline = trio.current_time() + job.limit_s
-        outcome: Outcome | None = None
+        done: Done | None = None
         try:
-            outcome = await self._work(live, tab)
+            done = await self._work(live, tab)
+            await self._tidy(live, tab, done)
         except trio.Cancelled:
-            if live.cancelled:
-                await self._end(live, job, None)  # noqa: ASYNC102  # shielded and bounded there
+            if done is not None or live.cancelled:
+                await self._end(live, job, None if done is None else done.outcome)  # noqa: ASYNC102  # shielded and bounded there
             raise
-        await self._end(live, job, outcome)
+        await self._end(live, job, done.outcome)
 
     async def _end(self, live: Live, job: Job, outcome: Outcome | None) -> None:
         """Note the end; `outcome` None: the plugin was cut off before it had one."""
@@ -167,8 +173,10 @@ class Runner:
             ended = transitions.finish(job, outcome, now)
         elif live.cancelled:
             ended = transitions.cancel(known, now)
+            log.info("job cancelled", job_id=job.job_id, plugin=job.plugin)
         else:
             ended = transitions.time_out(known, now)
+            log.warning("job timed out", job_id=job.job_id, plugin=job.plugin, limit_s=job.limit_s)
         live.end = ended
         with trio.move_on_after(STORE_GRACE_S, shield=True):  # a stop must not lose what is known
             live.end = await self._store_end(ended)
@@ -187,23 +195,28 @@ class Runner:
             await self._ends.finish(ended)
         return ended
 
-    async def _work(self, live: Live, tab: Tab) -> Outcome | None:
-        """What the call comes to; None: it was cut off, by a client or by its limit.
-
-        A bug of the worker's own is an outcome too: it must not end the other calls.
-        """
+    async def _work(self, live: Live, tab: Tab) -> Done:
+        """What the call comes to. A bug of the worker's own is an outcome too: it must not end the other calls."""
         call = live.call
         host = CallHost(live, self._store, self._media)
         try:
-            outcome = await work(tab, call.make_body(live, host), name=call.what, scope=live.work)
+            return await work(tab, call.make_body(live, host), name=call.what, scope=live.work)
         except Exception:
             log.exception("the worker failed on a call", work=call.what)
             text = "the worker failed on this call; its log has the details"
-            outcome = failure(500, text, page_id=call.page.page_id, kind="worker")
-        call.page.line.settling()
-        if self._pages.driver.health.up:
-            await self._pages.save_cookies(noted=outcome is not None and outcome.ok and tab.cookies_noted)
-        return outcome
+            return Done(failure(500, text, page_id=call.page.page_id, kind="worker"), page_in_doubt=True)
+
+    async def _tidy(self, live: Live, tab: Tab, done: Done) -> None:
+        """What comes between a call's end and the next call: a page that answers, and the cookies on the disk."""
+        try:
+            if done.page_in_doubt:
+                await mend(tab)
+            live.call.page.line.settling()
+            if self._pages.driver.health.up:
+                well = done.outcome is not None and done.outcome.ok
+                await self._pages.save_cookies(noted=well and tab.cookies_noted)
+        except Exception:  # it has its outcome all the same
+            log.exception("the worker failed after a call", work=live.call.what)
 
     def _log(self, live: Live, phase: str, status: int | None = None) -> None:
         """The job's own pair of rows: the `202` of its start is another request's."""

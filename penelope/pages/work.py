@@ -4,6 +4,8 @@ Source: contract, section 2 (results and kinds), section 3 ("A page heals"), sec
 section 4.
 """
 
+from dataclasses import dataclass
+
 import structlog
 import trio
 
@@ -15,17 +17,28 @@ from penelope.plugin import PluginError, checked_status
 log = structlog.get_logger("penelope.calls")
 
 
-async def work(tab: Tab, body: Body[str], *, name: str, scope: trio.CancelScope) -> Outcome | None:
-    """Run `body`, which gives the envelope of its result, to its end; then make sure that the page answers.
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Work that is over.
+
+    Attributes:
+        outcome: None: it was cut off.
+        page_in_doubt: the page may not answer: `mend` it before another gets it.
+    """
+
+    outcome: Outcome | None
+    page_in_doubt: bool
+
+
+async def work(tab: Tab, body: Body[str], *, name: str, scope: trio.CancelScope) -> Done:
+    """Run `body`, which gives the envelope of its result, to its end.
 
     Whatever the body does becomes an outcome: a helper of one plugin that fails must not end the other calls.
 
     Args:
         name: of the plugin or the primitive, for log lines.
-        scope: the caller's, not yet entered: its deadline, or its cancel, ends the body.
-
-    Returns:
-        None: the scope cut the body off. What it says from then on, a result or an error, counts no more.
+        scope: the caller's, not yet entered: its deadline, or its cancel, cuts the body off. What that says from then
+            on, a result or an error, counts no more.
 
     Raises:
         trio.Cancelled: the worker stops. What the body did is unknown then, and nothing is said about it.
@@ -50,9 +63,20 @@ async def work(tab: Tab, body: Body[str], *, name: str, scope: trio.CancelScope)
     except* Exception as group:
         outcome = _outcome(group, tab.page_id, name)
     # A browser that is gone is started again, its pages with it, by the driver: whoever waits is told now.
-    if (outcome is None or not outcome.ok) and not browser_lost:
-        await _heal(tab)
-    return outcome
+    return Done(outcome, page_in_doubt=(outcome is None or not outcome.ok) and not browser_lost)
+
+
+async def mend(tab: Tab) -> None:
+    """Make sure that the page answers; what cannot be healed is left to the next call."""
+    try:
+        how = await tab.heal()
+    except CallFailed as exc:
+        log.warning("page not healed", page_id=tab.page_id, error=exc.message)
+    except Exception:  # the call has its outcome; the next one opens the page afresh if it must
+        log.exception("healing failed", page_id=tab.page_id)
+    else:
+        if how is not Healing.NONE:
+            log.info("page healed", page_id=tab.page_id, how=how.value)
 
 
 def _outcome(raised: BaseException, page_id: str, name: str) -> Outcome:
@@ -85,15 +109,3 @@ def _first(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
-
-
-async def _heal(tab: Tab) -> None:
-    try:
-        how = await tab.heal()
-    except CallFailed as exc:
-        log.warning("page not healed", page_id=tab.page_id, error=exc.message)
-    except Exception:  # the call has its outcome; the next one opens the page afresh if it must
-        log.exception("healing failed", page_id=tab.page_id)
-    else:
-        if how is not Healing.NONE:
-            log.info("page healed", page_id=tab.page_id, how=how.value)

@@ -31,7 +31,7 @@ async def cross(function: Callable[..., Awaitable[_Result]], /, *args: Any) -> _
 
 class FakeTab(Tab):
     """Attributes:
-    healed: how often the worker asked it to answer again.
+    healed: how often the worker asked it to answer again; `heal_takes_s` each time.
     memory: what it takes, bytes; None: it never said.
     garbage: how much of that collecting gives back.
     purged: what the purge asked of it.
@@ -41,6 +41,7 @@ class FakeTab(Tab):
     def __init__(self, page_id: str, driver: "FakeDriver", url: str | None) -> None:
         self.page = FakePage(url=url or "about:blank")
         self.healed = 0
+        self.heal_takes_s = 0.0
         self.closed = False
         self.crashed_now = False
         self.memory: int | None = 3 * 2**20
@@ -94,7 +95,7 @@ class FakeTab(Tab):
         return await body(self.page, cross)
 
     async def heal(self) -> Healing:
-        await trio.lowlevel.checkpoint()
+        await trio.sleep(self.heal_takes_s)
         self.healed += 1
         if not self._driver.up:
             raise BrowserLost("there is no browser")

@@ -532,3 +532,26 @@ async def test_a_call_that_cannot_be_ended(life: Life) -> None:
         assert 503 == answer.status_code
         assert int(answer.headers["Retry-After"]) > 0
     assert 200 == (await life.http.get("/healthz")).status_code
+
+
+async def test_an_outcome_that_is_known_outlives_the_stop(world: World) -> None:
+    """Only what has no end yet is `interrupted`: a call whose page still heals when the grace is over has its own."""
+    answers: list[int] = []
+    async with live(world) as life:
+        await life.open("second")
+        for tab in life.driver.tabs.values():
+            tab.heal_takes_s = 60.0
+        job = await life.start("fail", ttl=600, how="word", status=418)
+
+        async def call() -> None:
+            answers.append((await life.call("fail", "second", how="word", status=418)).status_code)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(call)
+            await trio.sleep(1)
+            await life.stop()
+        assert 11 == trio.current_time()
+    assert [418] == answers
+    async with live(world) as life:
+        shown = await life.shown(job)
+        assert ("done", 418) == (shown["state"], shown["status"])

@@ -143,6 +143,9 @@ async def test_a_cancel_is_a_request_of_the_log(life: Life) -> None:
 
 async def test_a_thousand_cancels_at_the_moment_of_ending(life: Life, receiver: Receiver) -> None:
     """One terminal state; webhook, poll and log agree."""
+    life.database._writer.execute(
+        "PRAGMA synchronous = OFF"
+    )  # thousands of syncs of the disk are not the matter
     ends: dict[str, tuple[str, int]] = {}
     for n in range(1000):
         start = life.start("work", seconds=0.1) if n % 2 else life.start("work", ttl=600, seconds=0.1)
@@ -152,7 +155,8 @@ async def test_a_thousand_cancels_at_the_moment_of_ending(life: Life, receiver: 
             await trio.lowlevel.checkpoint()
         answer = await cancel(life, job)
         await trio.sleep(0.1)
-        body = receiver.of(job)[0].json if n % 2 else await life.shown(job)
+        body = receiver.posts[-1].json if n % 2 else await life.shown(job)
+        assert job == body["job_id"]
         state, status = body["state"], body["status"]
         assert (state, status, body["result"]["success"]) in {("done", 200, True), ("cancelled", 499, False)}
         match answer.status_code:
@@ -175,7 +179,7 @@ async def test_a_thousand_cancels_at_the_moment_of_ending(life: Life, receiver: 
     assert {job: status for job, (_, status) in ends.items()} == {
         row["job_id"]: row["status"] for row in logged
     }
-    assert 1000 == len(logged)
+    assert (1000, 500) == (len(logged), len(receiver.posts))
     states = [state for state, _ in ends.values()]
     assert min(states.count("done"), states.count("cancelled")) > 50
 
