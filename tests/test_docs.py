@@ -24,7 +24,7 @@ from penelope.http.app import create_app
 from penelope.http.described import ROUTES
 from penelope.http.routes import events
 from penelope.http.worker import Worker
-from penelope.jobs import answers, delivery, ledger, model, options, schedule, transitions, views
+from penelope.jobs import answers, delivery, ledger, model, options, schedule, screening, transitions, views
 from penelope.jobs import events as job_events
 from penelope.jobs.model import Job, Polling, State, Webhook
 from penelope.outcome import Outcome
@@ -305,6 +305,13 @@ def test_the_settings_table_is_that_of_the_settings() -> None:
         expected.append([f"`{variable(name)}`", shown, str(field.description)])
 
     assert expected == rows(section(OPERATING, "Settings"))
+
+
+def test_every_policy_is_explained() -> None:
+    said = [row[0].strip("`") for row in rows(section(OPERATING, "Where webhooks may go"))]
+
+    assert [policy.value for policy in screening.Policy] == said
+    assert set(said) == set(get_args(Settings.model_fields["webhook_policy"].annotation))
 
 
 def test_every_metric_is_explained() -> None:

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import trio
 import trustme
@@ -15,12 +16,16 @@ import trustme
 from penelope.clock import Clock
 from penelope.jobs import delivery
 from penelope.jobs.answers import CLASSES
-from penelope.jobs.ledger import Entry
+from penelope.jobs.deliveries import Deliveries
+from penelope.jobs.ends import JobEnds
+from penelope.jobs.ledger import Entry, Ledger
 from penelope.jobs.schedule import Verdict
 from penelope.jobs.screening import Rules, rules
+from penelope.jobs.store import JobStore
+from penelope.store.database import Database
 from tests.io import receivers
 from tests.io.conftest import NewReceiver, NewWorker
-from tests.io.jobs_made import KEY, ended
+from tests.io.jobs_made import KEY, ended, stored
 from tests.io.waiting import until
 
 NAME = "receiver.example"
@@ -318,10 +323,99 @@ async def test_a_look_up_that_hangs_is_over_with_the_time(
     assert ("timeout", None, Verdict.RETRY.value) == (entry.error_class, entry.address, entry.verdict)
 
 
+async def test_no_descriptor_is_left_open_by_any_way_to_end(
+    names: Callable[..., Names],
+    new_receiver: NewReceiver,
+    trusted: trustme.CA,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """J115: not even until the garbage is collected."""
+    monkeypatch.setattr(delivery, "WEBHOOK_TIMEOUT_S", 0.1)
+    names(["127.0.0.1"])
+    wrong = server(trusted.issue_cert("another.example"), [])
+    urls = [
+        (await new_receiver(behaviour)).url
+        for behaviour in (
+            receivers.status(200, body=b"x" * 100_000),
+            receivers.status(302),
+            receivers.reset,
+            receivers.hang,
+            receivers.drip_headers,
+            receivers.endless(200),
+            ssh,
+        )
+    ]
+    urls += [(await new_receiver(tls=wrong)).url, "http://no-such-name.example/"]
+    silent = await new_receiver(None)
+    urls += [silent.url, silent.url.replace("http:", "https:")]
+    async with closed_port() as url:
+        urls.append(url)
+    monkeypatch.setattr(delivery, "DRAIN_S", 0.05)
+    before = -1
+    gc.disable()
+    try:
+        async with delivery.open_client() as client:
+            for rounds in (1, 5):  # the first one opens what stays, e.g. the authorities' file
+                for url in urls * rounds:
+                    job, clock = ended(url, "x" * 100_000), Clock()
+                    await delivery.post(client, job, keys=(KEY,), due=clock.now(), clock=clock)
+                if rounds == 1:
+                    await trio.sleep(0.3)
+                    before = ours()
+            assert before == ours()
+    finally:
+        gc.enable()
+
+
+def ours() -> int:
+    """Connections of this process that it dialled: those of the receivers are theirs to close."""
+    open_now = psutil.Process().net_connections("tcp")
+    listening = {it.laddr.port for it in open_now if it.status == psutil.CONN_LISTEN}
+    return len([it for it in open_now if it.laddr.port not in listening])
+
+
 def test_no_class_is_untried() -> None:
     """Each has its real socket above."""
     elsewhere = {"dns", "policy", "refused", "unreachable", "tls"}
     assert set(CLASSES) == elsewhere | {error_class for error_class, *_ in BEHAVIOURS}
+
+
+async def test_a_refused_job_shows_why_and_looks_again(
+    names: Callable[..., Names], new_receiver: NewReceiver, database: Database
+) -> None:
+    """It waits for its next attempt, with the reason in `delivery.error` and a row in the ledger."""
+    names(["10.0.0.1"])
+    store, clock = JobStore(database), Clock()
+
+    async def sweep_media(_: float) -> None:
+        await trio.lowlevel.checkpoint()
+
+    job = await stored(store, ended(f"http://{NAME}/"))
+
+    async def tried() -> bool:
+        found = await store.get(job.job_id)
+        return found is not None and found.attempts == 1
+
+    async with delivery.open_client(rules=PUBLIC) as client, trio.open_nursery() as nursery:
+        deliveries = Deliveries(nursery, client, JobEnds(store, clock), clock, (KEY,), sweep_media)
+        deliveries.start(job)
+        await until(tried)
+        assert {job.job_id} == deliveries.pending
+        nursery.cancel_scope.cancel()
+    waiting = await store.get(job.job_id)
+    assert waiting is not None
+    assert (
+        "not sent: 10.0.0.1 is a private address, which WEBHOOK_POLICY=public refuses "
+        "(WEBHOOK_ALLOW lets single hosts and networks through)"
+    ) == waiting.error
+    ((_, entry),) = await Ledger(database).newest(limit=10)
+    assert (waiting.error, "policy", job.job_id, NAME, 80) == (
+        entry.error,
+        entry.error_class,
+        entry.job_id,
+        entry.host,
+        entry.port,
+    )
 
 
 # The worker
