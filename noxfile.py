@@ -27,6 +27,7 @@ PYPROJECT = ROOT / "pyproject.toml"
 LAST_FAILED = ROOT / ".cache" / "pytest" / "v" / "cache" / "lastfailed"  # where pytest notes them
 SUPPORTED = ("3.11", "3.12", "3.13", "3.14")
 FAST = ("tests/core", "tests/spec")
+DOCS = ("tests/test_docs.py", "tests/test_receiving.py")
 
 nox.needs_version = ">=2025.2.9"
 nox.options.default_venv_backend = "uv|virtualenv"
@@ -139,7 +140,11 @@ def contracts(session: nox.Session) -> None:
 def docs(session: nox.Session) -> None:
     """The docs' examples run, name every route and setting, and their links lead somewhere."""
     _install(session, "docs")
-    tests = [name for name in ("tests/test_links.py", "tests/test_docs.py") if (ROOT / name).is_file()]
+    tests = [
+        name
+        for name in ("tests/test_links.py", "tests/test_docs.py", "tests/test_receiving.py")
+        if (ROOT / name).is_file()
+    ]
     session.run("pytest", *tests, *session.posargs)
 
 
@@ -190,7 +195,11 @@ def kill(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Everything on the oldest Python; on the others what needs no browser and no real clock."""
     _install(session, "test")
-    everything = ("tests", "--ignore=tests/test_docs.py")  # the docs have a session of their own
+    everything = (
+        "tests",
+        "--ignore=tests/test_docs.py",
+        "--ignore=tests/test_receiving.py",
+    )  # the docs have a session of their own
     chosen = session.posargs or (everything if session.python == OLDEST else FAST)
     # Most of the time goes into waiting for browsers and clocks: two at once; a file in one place, so that what its
     # tests share is started once.

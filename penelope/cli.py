@@ -6,23 +6,20 @@ Source: contract, sections 1, 2 and 12.
 import logging
 import os
 import sys
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import click
 
-from penelope import jsontext
 from penelope.errors import StartError
+from penelope.terminal import commands
 
 if TYPE_CHECKING:
     from penelope.registry import Registry
-    from penelope.terminal.client import Remote
 
 _Error = TypeVar("_Error", bound=Exception)
 
 EXIT_START_FAILED = 1
-EXIT_FAILED = 1
 
 
 def _fail(error: StartError) -> NoReturn:
@@ -54,6 +51,10 @@ def _default(value: object) -> str:
 @click.version_option(package_name="penelope", message="%(prog)s %(version)s")
 def main() -> None:
     """Penelope works web pages for you over HTTP."""
+
+
+for _command in commands.ALL:
+    main.add_command(_command)
 
 
 @main.command(cls=_ServeCommand)
@@ -111,114 +112,6 @@ def demo(out: Path | None) -> None:
     from penelope.demo.walk import run_demo
 
     sys.exit(trio.run(run_demo, out))
-
-
-def _address_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Where the worker is. The key is never on a command line: other users of the machine see those."""
-    url = click.option("--url", help="The worker's base URL [default: by PENELOPE_HOST and PENELOPE_PORT].")
-    as_json = click.option("--json", "as_json", is_flag=True, help="Print what the worker answers, as it is.")
-    return url(as_json(command))
-
-
-@main.command()
-@click.argument("page_id", metavar="PAGE")
-@click.argument("name", metavar="FAMILY/NAME")
-@click.argument("words", metavar="[KEY=VALUE]...", nargs=-1)
-@_address_options
-@click.option("--job", is_flag=True, help="Start it as a job, print the job's id and return.")
-@click.option("--ttl", default=600.0, show_default=True, help="For how long a job's result is held, seconds.")
-@click.option("--lease", metavar="TOKEN", help="Of the page's lease.")
-@click.option(
-    "--dir",
-    "folder",
-    type=click.Path(path_type=Path, exists=True, file_okay=False, writable=True),
-    default=Path(),
-    help="Where files are saved [default: here].",
-)
-def call(
-    page_id: str,
-    name: str,
-    words: tuple[str, ...],
-    url: str | None,
-    as_json: bool,
-    job: bool,
-    ttl: float,
-    lease: str | None,
-    folder: Path,
-) -> None:
-    """Call a plugin of a running worker and show its answer.
-
-    Parameters are written key=value (repeated, where one is a list), key=@file for what a file holds, or key:=json. The
-    key is PENELOPE_KEY. Files that the answer links to are saved; with --json they wait behind their links.
-
-        penelope call main web/read url=https://example.org/
-    """
-    from penelope.terminal import calling
-    from penelope.terminal.client import Remote
-
-    wanted = calling.Wanted(page_id=page_id, name=name, words=words, lease=lease)
-
-    async def run(remote: Remote) -> bool:
-        if job:
-            await calling.start_job(remote, wanted, ttl)
-            return True
-        if as_json:
-            return await calling.call_as_json(remote, wanted)
-        await calling.call(remote, wanted, folder)
-        return True
-
-    _at_worker(url, run, left="left; the call goes on to its end on the worker")
-
-
-@main.command()
-@_address_options
-@click.option("--all", "all_of_it", is_flag=True, help="Each task in a line of its own, the server's too.")
-def tree(url: str | None, as_json: bool, all_of_it: bool) -> None:
-    """Draw what lives in a running worker: pages, who works them, who waits, and the tasks in their nurseries."""
-    from penelope.terminal import drawing, plain
-    from penelope.terminal.client import Remote
-
-    async def run(remote: Remote) -> bool:
-        shown = await remote.get("/api/v1/tree")
-        if as_json:
-            click.echo(jsontext.dumps(shown))
-        else:
-            plain.say(drawing.drawing(shown, all_of_it=all_of_it))
-        return True
-
-    _at_worker(url, run)
-
-
-def _at_worker(url: str | None, run: "Callable[[Remote], Awaitable[bool]]", left: str = "left") -> None:
-    """Run a command that talks to a worker, and end with its exit code.
-
-    Args:
-        run: whether the worker did what it was asked.
-        left: what to say when it is interrupted.
-    """
-    import trio
-
-    from penelope.settings import worker_address
-    from penelope.terminal import plain
-    from penelope.terminal.client import Trouble, open_remote
-
-    async def within() -> bool:
-        own_url, key = worker_address()
-        async with open_remote(url or own_url, key) as remote:
-            return await run(remote)
-
-    interrupted = False
-    done = False
-    try:
-        done = trio.run(within)
-    except* (Trouble, StartError) as group:
-        error = _first(group)
-        click.echo(f"penelope: {plain.one_line(str(error))}", err=True)  # it may have a page's own words
-    except* KeyboardInterrupt:
-        interrupted = True
-    if interrupted:
-        click.echo(f"penelope: {left}", err=True)
-    sys.exit(0 if done else EXIT_FAILED)
 
 
 @main.group()

@@ -279,25 +279,42 @@ def worker_address() -> tuple[str, str]:
     Raises:
         BadSettings: a value that does not parse; the message names the variable.
     """
-    try:
-        address = _Address()
-    except ValidationError as exc:
-        raise BadSettings("; ".join(_explained(exc))) from exc
+    address = _Address.from_environ()
+    key = address.key.get_secret_value().strip()
     if address.url:
-        return address.url, address.key.get_secret_value().strip()
+        return address.url, key
     # A worker that listens on all addresses is on this machine's own, too.
     host = {"0.0.0.0": "127.0.0.1", "::": "::1", "[::]": "::1"}.get(address.host, address.host)  # noqa: S104
     bracketed = f"[{host}]" if ":" in host and not host.startswith("[") else host
-    return f"http://{bracketed}:{address.port}", address.key.get_secret_value().strip()
+    return f"http://{bracketed}:{address.port}", key
+
+
+def verifying_keys() -> tuple[str, ...]:
+    """PENELOPE_KEY and PENELOPE_KEY_PREVIOUS, from the environment and `.env`, those that are set. For `verify`.
+
+    Raises:
+        BadSettings: a value that does not parse; the message names the variable.
+    """
+    address = _Address.from_environ()
+    keys = (address.key.get_secret_value().strip(), address.key_previous.get_secret_value().strip())
+    return tuple(key for key in keys if key)
 
 
 class _Address(BaseSettings):
     model_config = Settings.model_config
 
     key: SecretStr = SecretStr("")
+    key_previous: SecretStr = SecretStr("")
     url: str = ""
     host: str = Settings.model_fields["host"].default
     port: int = Settings.model_fields["port"].default
+
+    @classmethod
+    def from_environ(cls) -> "_Address":
+        try:
+            return cls()
+        except ValidationError as exc:
+            raise BadSettings("; ".join(_explained(exc))) from exc
 
 
 class _PluginFolders(BaseSettings):

@@ -180,13 +180,12 @@ def cancel(how: How, job_id: str) -> Flow[Job]:
         return job
 
 
-def jobs(how: How, **filters: str | None) -> Flow[list[Job]]:
+def jobs(how: How, **filters: object) -> Flow[list[Job]]:
     """All jobs that the worker holds, newest first, of a `state`, a `page_id`, a `plugin`."""
     found: list[Job] = []
     cursor: str | None = None
     while True:
-        path = _query("/api/v1/jobs", {**filters, "cursor": cursor})
-        page = said((yield from asked(Ask(method="GET", path=path), how)))
+        page = yield from get(how, "/api/v1/jobs", {**filters, "cursor": cursor})
         found += [shown(Job, one) for one in page.get("jobs", ())]
         cursor = page.get("next_cursor")
         if not cursor:
@@ -194,15 +193,16 @@ def jobs(how: How, **filters: str | None) -> Flow[list[Job]]:
 
 
 def deliveries(how: How, *, limit: int, **filters: object) -> Flow[list[Posted]]:
-    """The newest lines of the ledger."""
-    path = _query("/api/v1/deliveries", {**filters, "limit": limit})
-    page = said((yield from asked(Ask(method="GET", path=path), how)))
+    """The newest lines of the ledger, of a `job_id`, a `host`, a `verdict`, an `error_class`, or `since` a moment."""
+    page = yield from get(how, "/api/v1/deliveries", {**filters, "limit": limit})
     return [shown(Posted, one) for one in page.get("deliveries", ())]
 
 
-def get(how: How, path: str) -> Flow[dict[str, Any]]:
-    """The envelope of any other route that is read."""
-    return said((yield from asked(Ask(method="GET", path=path), how)))
+def get(how: How, path: str, query: Mapping[str, object] | None = None) -> Flow[dict[str, Any]]:
+    """The envelope of any route that is read; of the query, what is None is left out."""
+    given = {name: value for name, value in (query or {}).items() if value is not None}
+    ask = Ask(method="GET", path=f"{path}?{urlencode(given)}" if given else path)
+    return said((yield from asked(ask, how)))
 
 
 def job_path(job_id: str) -> str:
@@ -211,11 +211,6 @@ def job_path(job_id: str) -> str:
 
 def _part(text: str) -> str:
     return quote(text, safe="")
-
-
-def _query(path: str, values: Mapping[str, object]) -> str:
-    given = {name: value for name, value in values.items() if value is not None}
-    return f"{path}?{urlencode(given)}" if given else path
 
 
 def _decimal(seconds: float) -> str:

@@ -7,19 +7,19 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote
 
-import httpx
 import trio
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
-from penelope.terminal import files, shown, values
-from penelope.terminal.client import Remote, Trouble
+from penelope import jsontext
+from penelope.client import AsyncClient, Failure, Media, PenelopeClientError, media_links
+from penelope.client.files import is_link
+from penelope.terminal import shown, values
+from penelope.terminal.client import Trouble
 from penelope.terminal.plain import harmless, is_terminal, note, one_line, say
 
 LOOK_EVERY_S: Final = 0.25
-ENVELOPE: Final = frozenset({"success", "page_id"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,50 +37,51 @@ class Wanted:
     lease: str | None
 
 
-async def call(remote: Remote, wanted: Wanted, folder: Path) -> None:
+async def call(client: AsyncClient, wanted: Wanted, folder: Path) -> None:
     """Call a plugin, print its answer, and save its files into `folder`.
 
     Raises:
-        Trouble: whatever went wrong, in a line.
+        PenelopeClientError, Trouble: whatever went wrong.
     """
-    body = await _body(remote, wanted)
-    envelope = remote.envelope(await _watched(remote, wanted, body))
-    fields = {name: value for name, value in envelope.items() if name not in ENVELOPE}
-    saved = [await files.save(remote, link, folder) for link in files.links(envelope)]
+    fields = await _watched(client, wanted, await _body(client, wanted))
+    saved = [await save(client, link, folder) for link in media_links(fields)]
     say(shown.answer(_without_links(fields), all_of_it=not is_terminal()))
     for path in saved:
         note(f"saved {path}")
 
 
-async def call_as_json(remote: Remote, wanted: Wanted) -> bool:
-    """Call a plugin and print the envelope as it is; was it a success? Its files wait behind their links.
+async def call_as_json(client: AsyncClient, wanted: Wanted) -> bool:
+    """Call a plugin and print the envelope; was it a success? Its files wait behind their links.
 
     Raises:
-        Trouble: there was no answer of a worker's.
+        PenelopeClientError, Trouble: there was no answer of a worker's.
     """
-    answer = await _watched(remote, wanted, await _body(remote, wanted))
-    sys.stdout.write(f"{answer.text}\n")
-    return bool(answer.is_success)
+    body = await _body(client, wanted)
+    try:
+        fields = await _watched(client, wanted, body)
+    except Failure as failure:
+        sys.stdout.write(f"{failure.text}\n")
+        return False
+    envelope = {"success": True, "page_id": wanted.page_id, **fields}
+    sys.stdout.write(f"{jsontext.dumps(envelope)}\n")
+    return True
 
 
-async def start_job(remote: Remote, wanted: Wanted, ttl: float) -> None:
+async def start_job(client: AsyncClient, wanted: Wanted, ttl: float) -> None:
     """Start a polling job and print its id.
 
     Raises:
-        Trouble: it did not start.
+        PenelopeClientError, Trouble: it did not start.
     """
-    body = await _body(remote, wanted)
-    answer = await remote.send(
-        "POST", _path(wanted), json=body, headers={**_headers(wanted), "X-Result-Ttl": f"{ttl:f}"}
-    )
-    accepted = remote.envelope(answer)
-    sys.stdout.write(f"{accepted['job_id']}\n")
-    note(f"its result is at {remote.url}{accepted['status_url']}, for {ttl:g} s after its end")
+    body = await _body(client, wanted)
+    job = await client.start(wanted.page_id, wanted.name, body, ttl=ttl, lease=wanted.lease)
+    sys.stdout.write(f"{job.job_id}\n")
+    note(f"`penelope jobs watch {job.job_id}` follows it; its result is kept {ttl:g} s after its end")
 
 
-async def _body(remote: Remote, wanted: Wanted) -> dict[str, Any]:
+async def _body(client: AsyncClient, wanted: Wanted) -> dict[str, Any]:
     """The parameters, once the plugin is known to be there."""
-    plugins = {one["name"]: one for one in (await remote.get("/api/v1/plugins"))["plugins"]}
+    plugins = {one["name"]: one for one in (await client.get("/api/v1/plugins"))["plugins"]}
     found = plugins.get(wanted.name)
     if found is None:
         raise Trouble(f"there is no plugin {wanted.name}; {_near(wanted.name, plugins)}")
@@ -97,12 +98,15 @@ def _near(name: str, plugins: Iterable[str]) -> str:
     return f"there are {', '.join(known)}"
 
 
-async def _watched(remote: Remote, wanted: Wanted, body: Mapping[str, Any]) -> httpx.Response:
+async def _watched(client: AsyncClient, wanted: Wanted, body: Mapping[str, Any]) -> dict[str, Any]:
     """The answer of a plain call; in a terminal its progress is shown meanwhile."""
     request_id = secrets.token_hex(8)
-    headers = {**_headers(wanted), "X-Request-Id": request_id}
+
+    async def answer() -> dict[str, Any]:
+        return await client.call(wanted.page_id, wanted.name, body, lease=wanted.lease, request_id=request_id)
+
     if not sys.stderr.isatty():
-        return await remote.send("POST", _path(wanted), json=body, headers=headers)
+        return await answer()
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -113,19 +117,24 @@ async def _watched(remote: Remote, wanted: Wanted, body: Mapping[str, Any]) -> h
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(f"{wanted.name} on {harmless(wanted.page_id)}", total=None, said="")
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_follow, remote, request_id, lambda call: _show(progress, task, call))
-            answer = await remote.send("POST", _path(wanted), json=body, headers=headers)
+            nursery.start_soon(_follow, client, request_id, lambda call: _show(progress, task, call))
+            try:  # its failure leaves as itself, not in a group
+                fields, failure = await answer(), None
+            except PenelopeClientError as exc:
+                fields, failure = {}, exc
             nursery.cancel_scope.cancel(reason="answered")
-    return answer
+    if failure is not None:
+        raise failure
+    return fields
 
 
-async def _follow(remote: Remote, request_id: str, on_look: Callable[[dict[str, Any]], None]) -> None:
+async def _follow(client: AsyncClient, request_id: str, on_look: Callable[[dict[str, Any]], None]) -> None:
     """Ask the worker how far the call is, again and again; what goes wrong there is no matter of the call's."""
     while True:
         await trio.sleep(LOOK_EVERY_S)
         try:
-            calls = (await remote.get("/api/v1/activity"))["calls"]
-        except Trouble:
+            calls = (await client.get("/api/v1/activity"))["calls"]
+        except PenelopeClientError:
             continue
         for call in calls:
             if call.get("request_id") == request_id:
@@ -144,18 +153,22 @@ def _show(progress: Progress, task: TaskID, call: dict[str, Any]) -> None:
         progress.update(task, total=1.0, completed=fraction, said=f"{fraction:4.0%}  {said}")
 
 
-def _path(wanted: Wanted) -> str:
-    return f"/api/v1/{quote(wanted.page_id, safe='')}/plugin/{wanted.name}"
+async def save(client: AsyncClient, link: Media, folder: Path) -> Path:
+    """Fetch a file into a folder, never over another; where it is now.
 
-
-def _headers(wanted: Wanted) -> dict[str, str]:
-    return {} if wanted.lease is None else {"X-Lease": wanted.lease}
+    Raises:
+        PenelopeClientError, Trouble: it could not be fetched or written; nothing of it is left.
+    """
+    try:
+        return await client.download(link, folder)
+    except OSError as exc:
+        raise Trouble(f"cannot write to {folder}: {exc.strerror or exc}") from exc
 
 
 def _without_links(value: Any) -> Any:
     """The answer with each media link as what is left of it once it is used up: name, type and size."""
     if isinstance(value, dict):
-        if list(files.links(value)) == [value]:
+        if is_link(value):
             kept = ("filename", "content_type", "size")
             return {name: value[name] for name in kept if name in value}
         return {name: _without_links(one) for name, one in value.items()}

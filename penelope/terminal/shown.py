@@ -1,6 +1,6 @@
 """A plugin's answer, to be read: short values in lines, lists of objects as tables, the rest as JSON."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 from rich.console import Group, RenderableType
@@ -91,6 +91,28 @@ def _table(rows: list[dict[str, Any]]) -> Table | None:
     for row in rows:
         table.add_row(*(Text(_cell(row[name]) if name in row else "") for name in columns))
     return table
+
+
+def table(
+    heads: Iterable[str], rows: Iterable[Iterable[str | Text]], *, folds: Collection[str] = ()
+) -> Table:
+    """Rows under their heads; a column that nobody has a word for is left out.
+
+    Args:
+        folds: the columns that go over several lines where the terminal is too narrow.
+    """
+    cells = [tuple(row) for row in rows]
+    names = list(heads)
+    kept = [at for at in range(len(names)) if any(row[at] for row in cells)]
+    made = Table(
+        *(Column(names[at], no_wrap=names[at] not in folds, overflow="fold") for at in kept),
+        box=None,
+        pad_edge=False,
+        header_style="dim",
+    )
+    for row in cells:
+        made.add_row(*(Text(one) if isinstance(one, str) else one for one in (row[at] for at in kept)))
+    return made
 
 
 def _cut(shown: RenderableType, left: int, what: str) -> RenderableType:

@@ -4,13 +4,7 @@ Source: contract, section 7 (`penelope tree`).
 """
 
 import json
-import os
-import pty
 import re
-import subprocess
-import sys
-import threading
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -19,96 +13,16 @@ import httpx
 import pytest
 import trio
 
+from penelope.client.files import safe_name
 from penelope.demo.site import serve_site
 from penelope.terminal import plain
 from penelope.terminal.client import Trouble
-from penelope.terminal.files import safe_name
 from penelope.terminal.values import parse
+from tests.io.commands import ESCAPE, printed, refused, run, terminal, without_colours
 from tests.io.conftest import SITE_PORT
 from tests.io.receivers import Receiver, serve_receiver, status
 from tests.io.waiting import until
-from tests.io.worker_process import KEY, ROOT, WorkerProcess
-
-ESCAPE = "\x1b"
-
-
-def environment(worker: WorkerProcess | None, **more: str) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PENELOPE_")}
-    url = "http://127.0.0.1:1" if worker is None else worker.base_url
-    port = url.rpartition(":")[2]
-    given = {"PENELOPE_KEY": KEY, "PENELOPE_PORT": port, "PYTHONPATH": str(ROOT), "TERM": "xterm-256color"}
-    return {**kept, **given, **more}
-
-
-async def run(
-    *words: str, worker: WorkerProcess | None, cwd: Path, **more: str
-) -> "subprocess.CompletedProcess[bytes]":
-    """Run the command in a pipe, as a script does."""
-    with trio.fail_after(60):
-        return await trio.run_process(
-            [sys.executable, "-m", "penelope", *words],
-            cwd=cwd,
-            env=environment(worker, **more),
-            capture_stdout=True,
-            capture_stderr=True,
-            check=False,
-        )
-
-
-async def printed(*words: str, worker: WorkerProcess, cwd: Path) -> str:
-    done = await run(*words, worker=worker, cwd=cwd)
-    assert 0 == done.returncode, done.stderr.decode()
-    return done.stdout.decode()
-
-
-async def refused(*words: str, worker: WorkerProcess | None, cwd: Path, **more: str) -> str:
-    """The one line of a command that failed."""
-    done = await run(*words, worker=worker, cwd=cwd, **more)
-    assert 1 == done.returncode, done
-    assert b"" == done.stdout
-    (line,) = done.stderr.decode().splitlines()
-    assert line.startswith("penelope: ")
-    return line
-
-
-def in_a_terminal(words: Sequence[str], worker: WorkerProcess, cwd: Path) -> str:
-    """What a terminal of 100 columns gets to see; blocking."""
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "penelope", *words],
-        cwd=cwd,
-        env=environment(worker, COLUMNS="100", LINES="40"),
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-    )
-    os.close(theirs)
-    seen = bytearray()
-    killer = threading.Timer(60, process.kill)
-    killer.start()
-    try:
-        while piece := _read(ours):
-            seen += piece
-        assert 0 == process.wait(), seen.decode()
-    finally:
-        killer.cancel()
-        os.close(ours)
-    return seen.decode()
-
-
-def _read(terminal: int) -> bytes:
-    try:
-        return os.read(terminal, 65536)
-    except OSError:  # the other end is closed
-        return b""
-
-
-async def terminal(*words: str, worker: WorkerProcess, cwd: Path) -> str:
-    return await trio.to_thread.run_sync(in_a_terminal, words, worker, cwd)
-
-
-def without_colours(text: str) -> str:
-    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
+from tests.io.worker_process import WorkerProcess
 
 
 def contents(folder: Path) -> dict[str, str]:

@@ -101,6 +101,15 @@ async def chatter(call: Call, calls: int, then_s: float = 0.0) -> dict[str, Any]
     return {"took": took}
 
 
+@plugin("tested/until")
+async def until(call: Call, file: str, note: str = "half") -> dict[str, Any]:
+    """Say that half is done, and end when there is such a file."""
+    await call.progress(0.5, note)
+    while not Path(file).exists():  # noqa: ASYNC110, ASYNC240
+        await asyncio.sleep(0.02)
+    return {}
+
+
 @plugin("tested/files")
 async def files(call: Call, filenames: list[str], content: str = "content") -> dict[str, Any]:
     """Hand over a file of each name."""

@@ -168,13 +168,42 @@ class AsyncClient:
             flows.jobs(self._wire.how, state=state, page_id=page_id, plugin=plugin)
         )
 
-    async def deliveries(self, *, job_id: str | None = None, limit: int = 100) -> list[Posted]:
-        """The last POSTs of webhooks, newest first."""
-        return await self._wire.carry_out(flows.deliveries(self._wire.how, job_id=job_id, limit=limit))
+    async def deliveries(
+        self,
+        *,
+        job_id: str | None = None,
+        host: str | None = None,
+        verdict: str | None = None,
+        error_class: str | None = None,
+        since: float | None = None,
+        limit: int = 100,
+    ) -> list[Posted]:
+        """The last POSTs of webhooks, newest first.
 
-    async def get(self, path: str) -> dict[str, Any]:
-        """What any other route answers that is read, e.g. `/api/v1/activity`; the whole envelope."""
-        return await self._wire.carry_out(flows.get(self._wire.how, path))
+        Args:
+            verdict: `delivered`, `retry` or `give up`.
+            error_class: `dns`, `refused`, `timeout` and the like.
+            since: epoch seconds.
+            limit: 1000 at most.
+        """
+        flow = flows.deliveries(
+            self._wire.how,
+            job_id=job_id,
+            host=host,
+            verdict=verdict,
+            error_class=error_class,
+            since=since,
+            limit=limit,
+        )
+        return await self._wire.carry_out(flow)
+
+    async def get(self, path: str, query: Mapping[str, object] | None = None) -> dict[str, Any]:
+        """What any other route answers that is read, e.g. `/api/v1/activity`; the whole envelope.
+
+        Args:
+            query: what is None in it is left out.
+        """
+        return await self._wire.carry_out(flows.get(self._wire.how, path, query))
 
     async def download(self, link: Media | Mapping[str, Any], to: "str | os.PathLike[str]" = ".") -> Path:
         """Fetch a file, once; where it is now. A download that breaks off goes on where it was.
