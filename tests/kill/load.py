@@ -121,7 +121,7 @@ class Load:
             ttl, url = dice.choice(TTLS), None
         else:
             ttl, url = None, dice.choice(self._receivers)
-        key = f"{self._seed} {page_id} {dice.random()}" if dice.random() < 0.5 else None
+        key = f"{self._seed}-{page_id}-{dice.random()}".replace(" ", "-") if dice.random() < 0.5 else None
         ask, watches = any_ask(dice), dice.random() < 0.5
         start = self._new(page_id, ask, ttl, url, key)
         job_id = await self._accepted(start)
