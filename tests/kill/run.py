@@ -81,12 +81,13 @@ class Run:
             else:
                 code = await self._lives(worker, stop, where)
             self.ends[stop.how.value] += 1
+            self.record.counts["nothing left"] += 1  # the worker's `wait` has looked
             self._check_exit(worker, stop, code)
             self._look_at_the_dead(worker, drained=code == 0)
             if stop.down_s:
                 self._pass_time(worker, stop.down_s)
             demand(not record.broken, *record.broken)
-        except (Broken, ExceptionGroup) as exc:
+        except (AssertionError, ExceptionGroup) as exc:
             raise Broken(
                 f"seed {self.seed}, life {record.life} ({stop}): {_first(exc)}\n{worker.log[-3000:]}"
             ) from exc
@@ -217,6 +218,7 @@ class Run:
                 await trio.sleep(REST_S)  # what was due has begun, and the stop waits for it
                 await load.look_at_all()
                 demand(await worker.stop() == 0, "the last stop's exit code")
+                self.record.counts["nothing left"] += 1
             stop = Stop(how=How.TERM, after_s=0)
             self._check_exit(worker, stop, 0)
             self._look_at_the_dead(worker, drained=True)

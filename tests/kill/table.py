@@ -14,7 +14,7 @@ def table(run: Run) -> str:
     posts = [post for story in stories for post in story.posts]
     again = sum(len(story.posts) - len({post.attempt for post in story.posts}) for story in stories)
     rows: list[tuple[str, int]] = [
-        ("stops", sum(run.ends[how] for how in run.ends if not how.startswith("of these"))),
+        ("lives, each ended by", sum(run.ends[how] for how in run.ends if not how.startswith("of these"))),
         *((f"· {how}", count) for how, count in sorted(run.ends.items())),
         ("· points not reached in their life, killed then", sum(run.missed.values())),
         ("jobs accepted (`202` seen)", len(accepted)),
@@ -38,7 +38,7 @@ def table(run: Run) -> str:
         ("· answered with the job that there was", run.record.counts["replayed"]),
         ("files fetched, whole", run.record.counts["files"]),
         ("stores looked at after a stop, `integrity_check` clean", run.checks),
-        ("processes left behind by a stop", 0),
+        ("stops after which no process was left, worker's or browser's", run.record.counts["nothing left"]),
         ("accepted jobs without an end, or lost", words["lost"]),
     ]
     return "\n".join(("| | |", "|---|---|", *(f"| {what} | {count} |" for what, count in rows)))

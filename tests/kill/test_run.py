@@ -4,6 +4,7 @@ from pathlib import Path
 
 from tests.kill.plan import How, stops
 from tests.kill.run import Run
+from tests.kill.table import table
 
 SEED = 25
 KILLS = 8
@@ -27,3 +28,14 @@ def test_a_seed_makes_the_same_stops() -> None:
     assert some == [next(second) for _ in range(200)]
     assert some != [next(other) for _ in range(200)]
     assert set(How) == {stop.how for stop in some}
+
+
+def test_the_docs_have_the_table(tmp_path: Path) -> None:
+    """Row for row what a run prints; how it went is the run's to say."""
+    page = (Path(__file__).parents[2] / "docs" / "reliability.md").read_text()
+    run = Run(tmp_path, 1, 1)
+    for how in How:
+        run.ends[how.value] += 1
+    for line in table(run).splitlines()[2:]:
+        label = line.split("|")[1].strip()
+        assert f"| {label} |" in page
