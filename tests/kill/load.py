@@ -36,11 +36,16 @@ class Start:
     ttl: float | None
     url: str | None
     key: str | None
+    limit_s: float | None = None
 
     @property
     def headers(self) -> dict[str, str]:
         way = {"X-Callback-Url": self.url} if self.url is not None else {"X-Result-Ttl": f"{self.ttl:g}"}
-        return way if self.key is None else {**way, "Idempotency-Key": self.key}
+        if self.key is not None:
+            way["Idempotency-Key"] = self.key
+        if self.limit_s is not None:
+            way["X-Job-Timeout"] = f"{self.limit_s:g}"
+        return way
 
 
 def any_ask(dice: random.Random) -> Ask:
@@ -99,7 +104,7 @@ class Load:
 
     async def first(self) -> None:
         """No life leaves a page claimed for the next: the first start on it is accepted, without a wait."""
-        answer = await self._start(self._new("main", Ask("now", {}), FIRST_TTL_S, None, None))
+        answer = await self._start(self._new("main", Ask("now", {}), FIRST_TTL_S))
         demand(answer.status_code == 202, "the first start answered", answer.status_code, answer.text)
 
     async def _work(self, page_id: str) -> None:
@@ -123,17 +128,38 @@ class Load:
             ttl, url = None, dice.choice(self._receivers)
         key = f"{self._seed}-{page_id}-{dice.random()}".replace(" ", "-") if dice.random() < 0.5 else None
         ask, watches = any_ask(dice), dice.random() < 0.5
-        start = self._new(page_id, ask, ttl, url, key)
-        job_id = await self._accepted(start)
+        start = self._new(page_id, ask, ttl, url, key, 0.5 if dice.random() < 0.1 else None)
+        story = self._record.jobs[await self._accepted(start)]
+        if dice.random() < 0.15:
+            await trio.sleep(dice.uniform(0.0, 0.5))
+            await self._cancel(story)
         if watches and ttl is not None:
-            story = self._record.jobs[job_id]
             while not (story.shown or story.gone):
                 await trio.sleep(LOOK_AGAIN_S)
                 await self.look(story)
 
-    def _new(self, page_id: str, ask: Ask, ttl: float | None, url: str | None, key: str | None) -> Start:
+    async def _cancel(self, story: Story) -> None:
+        """Cancelled is an end like any other: once it was answered, it is the one."""
+        answer = await self._client.delete(f"/api/v1/jobs/{story.job_id}")
+        demand(
+            answer.status_code in {200, 404, 409, 503}, "a cancel answered", answer.status_code, answer.text
+        )
+        if answer.status_code == 200:
+            demand(answer.json()["state"] == "cancelled", story.job_id, "is not cancelled:", answer.text)
+            story.ends_as(End.of(answer.json()), "its cancel")
+            self._record.counts["cancelled"] += 1
+
+    def _new(
+        self,
+        page_id: str,
+        ask: Ask,
+        ttl: float | None,
+        url: str | None = None,
+        key: str | None = None,
+        limit_s: float | None = None,
+    ) -> Start:
         value = f"value {len(self._record.jobs)} {time.monotonic_ns():x}"
-        return Start(page_id, ask, value, ttl, url, key)
+        return Start(page_id, ask, value, ttl, url, key, limit_s)
 
     async def _accepted(self, start: Start) -> str:
         """Ask until the page is free; the job's id."""

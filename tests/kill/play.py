@@ -97,6 +97,11 @@ class Client:
                 return dict(shown)
             await trio.sleep(0.1)
 
+    async def cancel(self, job_id: str) -> None:
+        answer = await self.life.http.delete(f"/api/v1/jobs/{job_id}")
+        assert 200 == answer.status_code, answer.text
+        self._witness.saw("shown", job_id=job_id, end=end_of(answer.json()))
+
     async def link(self, result: dict[str, Any], until: float) -> str:
         """The link of its file, which is there, and stays until then unless it is downloaded."""
         url = str(result["media"]["url"])
@@ -145,6 +150,8 @@ async def _jobs(client: Client) -> None:
     await trio.sleep(1)
     await client.start("echo", to="no")
     await client.start("fail", "second", to="bad", how="word")
+    await client.cancel(await client.start("work", seconds=60))
+    await client.cancel(await client.start("work", to="good", seconds=60))
     await trio.sleep(1)
     plain = await life.call("file")
     await client.link(plain.json(), plain.json()["media"]["expires_at"])

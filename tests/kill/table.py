@@ -24,6 +24,7 @@ def table(run: Run) -> str:
             "· `interrupted`",
             sum(story.end is not None and story.end.state == "interrupted" for story in accepted),
         ),
+        ("· `cancelled`, and the cancel answered", run.record.counts["cancelled"]),
         ("polling jobs read", words["read"]),
         ("polling jobs whose short `ttl` ran out before anybody asked", words["expired unread"]),
         ("webhook jobs delivered", words["delivered"]),
