@@ -33,9 +33,6 @@ def test_a_seed_makes_the_same_stops() -> None:
 def test_the_docs_have_the_table(tmp_path: Path) -> None:
     """Row for row what a run prints; how it went is the run's to say."""
     page = (Path(__file__).parents[2] / "docs" / "reliability.md").read_text()
-    run = Run(tmp_path, 1, 1)
-    for how in How:
-        run.ends[how.value] += 1
-    for line in table(run).splitlines()[2:]:
+    for line in table(Run(tmp_path, 1, 1)).splitlines()[2:]:
         label = line.split("|")[1].strip()
         assert f"| {label} |" in page
