@@ -16,6 +16,7 @@ from penelope.terminal import commands
 
 if TYPE_CHECKING:
     from penelope.registry import Registry
+    from penelope.runs.recipes.book import Recipes
 
 _Error = TypeVar("_Error", bound=Exception)
 
@@ -74,7 +75,8 @@ def _serve(overrides: dict[str, object]) -> int:
     from penelope import logs, registry
     from penelope import main as worker
     from penelope.pages.browser.run import any_given_up
-    from penelope.settings import Settings
+    from penelope.runs.recipes import book
+    from penelope.settings import Settings, environment
 
     try:
         settings = Settings.from_environ(overrides)
@@ -84,7 +86,8 @@ def _serve(overrides: dict[str, object]) -> int:
         logs.configure(settings.log)
         structlog.get_logger("penelope").info("settings", **settings.masked())
         plugins = registry.load(settings.plugins)
-        code = trio.run(worker.run, settings, plugins)
+        recipes = book.load(settings.recipes, plugins, environment())
+        code = trio.run(worker.run, settings, plugins, recipes)
         if any_given_up():  # code that swallows everything would keep the interpreter from ending
             logging.shutdown()
             os._exit(code)
@@ -168,6 +171,66 @@ def _load_plugins() -> "Registry":
         return registry.load(plugin_folders())
     except StartError as error:
         _fail(error)
+
+
+@main.group()
+def recipes() -> None:
+    """Write, check and list recipes."""
+
+
+@recipes.command("new")
+@click.argument("name", metavar="NAME")
+@click.option(
+    "--dir",
+    "folder",
+    type=click.Path(path_type=Path),
+    default=Path("recipes"),
+    show_default=True,
+    help="The folder of recipes to write to.",
+)
+def new_recipe(name: str, folder: Path) -> None:
+    """Write a recipe that works."""
+    from penelope import recipe_tools
+
+    try:
+        file = recipe_tools.write_skeleton(name, folder)
+    except StartError as error:
+        _fail(error)
+    click.echo(f"{file}  the recipe\n\nNext:")
+    click.echo(f"  PENELOPE_RECIPES={folder} penelope recipes check")
+
+
+@recipes.command("check")
+def check_recipes() -> None:
+    """Read all recipes as `serve` does; print them, or all that is wrong in them, a line each."""
+    from penelope import recipe_tools
+
+    found = _read_recipes()
+    recipe_tools.show_table(found)
+    click.echo(f"{len(found)} recipe{'s' * (len(found) != 1)}, all well", err=True)
+
+
+@recipes.command("list")
+def list_recipes() -> None:
+    """Print all recipes, a line each."""
+    from penelope import recipe_tools
+
+    recipe_tools.show_list(_read_recipes())
+
+
+def _read_recipes() -> "Recipes":
+    from penelope.runs.recipes import book
+    from penelope.settings import environment, recipe_folders
+
+    try:
+        found, faults = book.read_all(recipe_folders(), _load_plugins(), environment())
+    except StartError as error:
+        _fail(error)
+    for fault in faults:
+        click.echo(f"penelope: {fault}", err=True)
+    if faults:
+        sys.exit(EXIT_START_FAILED)
+    return book.Recipes(found)
 
 
 @main.command("demo-site")

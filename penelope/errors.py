@@ -16,6 +16,7 @@
     │   ├── WrongHost                 421
     │   ├── MalformedBody             422
     │   ├── KeyReused                 422  Idempotency-Key
+    │   ├── RunRefused                422  no such recipe, or not with this input
     │   └── LeaseHeld                 423
     ├── Unavailable                   503  the worker's: try again later
     │   ├── Stopping                  503
@@ -36,6 +37,7 @@
     └── StartError                         `serve` cannot start; the message is the one line shown
         ├── BadSettings
         ├── BadPlugin
+        ├── BadRecipe
         ├── NoBrowser
         ├── PortTaken
         ├── StoreHeld
@@ -127,6 +129,12 @@ class MalformedBody(RequestError):
 
 
 class KeyReused(RequestError):
+    status = 422
+
+
+class RunRefused(RequestError):
+    """A run cannot be submitted as it is: no such recipe, an input that does not fit, nothing that could do it."""
+
     status = 422
 
 
@@ -239,6 +247,10 @@ class BadSettings(StartError):
 
 
 class BadPlugin(StartError):
+    pass
+
+
+class BadRecipe(StartError):
     pass
 
 

@@ -33,6 +33,7 @@ from penelope.pages.driver import Driver
 from penelope.pages.gate import Gate, open_network
 from penelope.pages.manager import MAIN, PageManager
 from penelope.registry import Registry
+from penelope.runs.recipes.book import Recipes
 from penelope.settings import Settings
 from penelope.store.database import Database, open_database, thread_runner
 from penelope.store.lock import hold_store
@@ -51,7 +52,7 @@ MIB: Final = 2**20
 log = structlog.get_logger("penelope")
 
 
-async def run(settings: Settings, registry: Registry) -> int:
+async def run(settings: Settings, registry: Registry, recipes: Recipes) -> int:
     """Run a worker until it is told to stop.
 
     Returns:
@@ -64,14 +65,16 @@ async def run(settings: Settings, registry: Registry) -> int:
     resolver.install()
     with hold_store(settings.store), listening(settings.host, settings.port, "PENELOPE_PORT") as port:
         async with trio.open_nursery() as watching:
-            code = await _live(settings, registry, port, watching)
+            code = await _live(settings, registry, recipes, port, watching)
             watching.cancel_scope.cancel(reason="the worker is down")
     for number in STOPPING:  # all is done: one that comes now must not make a failure of it
         signal.signal(number, signal.SIG_IGN)
     return code
 
 
-async def _live(settings: Settings, registry: Registry, port: socket.socket, watching: trio.Nursery) -> int:
+async def _live(
+    settings: Settings, registry: Registry, recipes: Recipes, port: socket.socket, watching: trio.Nursery
+) -> int:
     """From the store's opening to its closing. Signals are heard in `watching`, to the end: one that comes while the
     last POST is waited for, or the browser closes, must not end the process where it stands.
     """
@@ -95,13 +98,14 @@ async def _live(settings: Settings, registry: Registry, port: socket.socket, wat
             )
             await pages.open(MAIN)
             return await _supervise(
-                settings, registry, database, clock, pages, driver, port, births, watching
+                settings, registry, recipes, database, clock, pages, driver, port, births, watching
             )
 
 
 async def _supervise(
     settings: Settings,
     registry: Registry,
+    recipes: Recipes,
     database: Database,
     clock: Clock,
     pages: PageManager,
@@ -126,6 +130,7 @@ async def _supervise(
         worker = Worker(
             settings=settings,
             registry=registry,
+            recipes=recipes,
             clock=clock,
             pages=pages,
             jobs=parts.store,

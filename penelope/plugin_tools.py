@@ -4,22 +4,18 @@ Source: contract, section 2 ("Plugins are found through …").
 """
 
 import keyword
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from string import Template
 from typing import Any, Final
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from penelope import jsontext, registry
+from penelope import jsontext, registry, tables
 from penelope.errors import BadPlugin
 from penelope.plugin import PLUGIN_NAME
 from penelope.registry import Plugin, Registry
-
-WIDE: Final = 10_000  # of what is no terminal: one line a plugin, to be searched with grep
 
 PLUGIN_FILE: Final = Template('''\
 """The plugin `$plugin`; a worker with this folder in PENELOPE_PLUGINS has it."""
@@ -135,8 +131,10 @@ def show_table(plugins: Registry) -> None:
     """Print all plugins with where they come from and what they take."""
     table = Table("PLUGIN", "SOURCE", "PARAMETERS", box=None, pad_edge=False)
     for plugin in plugins.values():
-        table.add_row(*map(Text, (plugin.name, _short(plugin.source), ", ".join(_parameters(plugin)))))
-    _print(table)
+        table.add_row(
+            *map(Text, (plugin.name, tables.from_here(plugin.source), ", ".join(_parameters(plugin))))
+        )
+    tables.show(table)
 
 
 def show_list(plugins: Registry) -> None:
@@ -144,20 +142,7 @@ def show_list(plugins: Registry) -> None:
     table = Table.grid(padding=(0, 2))
     for plugin in plugins.values():
         table.add_row(*map(Text, (plugin.name, plugin.description.partition("\n")[0])))
-    _print(table)
-
-
-def _print(table: Table) -> None:
-    console = Console(width=None if sys.stdout.isatty() else WIDE)
-    with console.capture() as captured:
-        console.print(table)
-    console.out("\n".join(line.rstrip() for line in captured.get().splitlines()), highlight=False)
-
-
-def _short(source: str) -> str:
-    """The path of a file, from here if it lies below."""
-    path = Path(source)
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else source
+    tables.show(table)
 
 
 def _parameters(plugin: Plugin) -> Iterator[str]:

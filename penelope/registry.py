@@ -313,15 +313,19 @@ def checked(model: type[_Model], given: Mapping[str, Any]) -> _Model:
 def explained(error: ValidationError) -> Iterator[str]:
     """What is wrong with a client's parameters, a clause each; never the values themselves."""
     for fault in error.errors(include_input=False, include_url=False, include_context=False)[:5]:
-        where = _short(".".join(str(part) for part in fault["loc"]))  # keys may be the client's own words
-        match fault["type"]:
-            case "missing":
-                yield f"parameter {where} is missing"
-            case "extra_forbidden":
-                yield f"parameter {where} is unknown"
-            case _:
-                said = fault["msg"].removeprefix("Value error, ")
-                yield f"parameter {where}: {said}" if where else said
+        yield clause(fault["type"], fault["loc"], fault["msg"])
+
+
+def clause(kind: str, loc: tuple[int | str, ...], message: str) -> str:
+    """One of pydantic's faults in our words."""
+    where = _short(".".join(str(part) for part in loc))  # keys may be the client's own words
+    match kind:
+        case "missing":
+            return f"parameter {where} is missing"
+        case "extra_forbidden":
+            return f"parameter {where} is unknown"
+    said = message.removeprefix("Value error, ")
+    return f"parameter {where}: {said}" if where else said
 
 
 def _short(text: str) -> str:

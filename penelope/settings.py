@@ -7,11 +7,13 @@ Source: contract, section 12.
 """
 
 import ipaddress
+import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
+from dotenv import dotenv_values
 from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
@@ -57,6 +59,9 @@ class Settings(BaseSettings):
     store: Path = Field(Path("store"), description="The folder of the database, the media and the profile.")
     plugins: Annotated[tuple[Path, ...], NoDecode] = Field(
         (), description="Colon-separated folders whose *.py files are plugins."
+    )
+    recipes: Annotated[tuple[Path, ...], NoDecode] = Field(
+        (), description="Colon-separated folders of recipes, NAME/TEMPLATE.yaml each."
     )
     browser: Path | None = Field(None, description="The browser's executable; unset: the first one found.")
     headless: bool = Field(True, description="0 shows the browser's window.")
@@ -137,9 +142,9 @@ class Settings(BaseSettings):
     def _split_hosts(cls, value: Any) -> Any:
         return _split(value, ",")
 
-    @field_validator("plugins", mode="before")
+    @field_validator("plugins", "recipes", mode="before")
     @classmethod
-    def _split_plugins(cls, value: Any) -> Any:
+    def _split_folders(cls, value: Any) -> Any:
         return _split(value, ":")
 
     @field_validator("webhook_allow")
@@ -269,7 +274,18 @@ class Settings(BaseSettings):
 
 def plugin_folders() -> tuple[Path, ...]:
     """The folders of PENELOPE_PLUGINS, from the environment and `.env`; for commands that need no key."""
-    return _PluginFolders().plugins
+    return _Folders().plugins
+
+
+def recipe_folders() -> tuple[Path, ...]:
+    """The folders of PENELOPE_RECIPES, as `plugin_folders`."""
+    return _Folders().recipes
+
+
+def environment() -> dict[str, str]:
+    """All variables, of the environment and of `.env`; the environment wins. For what recipes ask for by name."""
+    kept = {name: value for name, value in dotenv_values(".env").items() if value is not None}
+    return {**kept, **os.environ}
 
 
 def worker_address() -> tuple[str, str]:
@@ -317,14 +333,15 @@ class _Address(BaseSettings):
             raise BadSettings("; ".join(_explained(exc))) from exc
 
 
-class _PluginFolders(BaseSettings):
+class _Folders(BaseSettings):
     model_config = Settings.model_config
 
     plugins: Annotated[tuple[Path, ...], NoDecode] = ()
+    recipes: Annotated[tuple[Path, ...], NoDecode] = ()
 
-    @field_validator("plugins", mode="before")
+    @field_validator("plugins", "recipes", mode="before")
     @classmethod
-    def _split_plugins(cls, value: Any) -> Any:
+    def _split_folders(cls, value: Any) -> Any:
         return _split(value, ":")
 
 

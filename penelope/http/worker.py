@@ -12,6 +12,7 @@ from penelope.jobs.store import JobStore
 from penelope.jobs.supervisor import Supervisor
 from penelope.pages.manager import PageManager
 from penelope.registry import Registry
+from penelope.runs.recipes.book import Recipes
 from penelope.settings import Settings
 from penelope.store.media import MediaStore
 from penelope.store.request_log import RequestLog
@@ -35,6 +36,7 @@ class Worker:
     ledger: Ledger
     supervisor: Supervisor
     started_at: float
+    recipes: Recipes = field(default_factory=lambda: Recipes(()))
     births: Births = field(default_factory=Births)
     last_client_activity: float | None = field(default=None)
 

@@ -6,7 +6,7 @@ Source: contract, section 10; docs/architecture.md, "Runs".
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 from penelope.errors import PenelopeError
@@ -35,6 +35,9 @@ class RunFailed(PenelopeError):
     status = 500
 
 
+OnProgress = Callable[[float, str], Awaitable[None]]
+
+
 class Desk(Protocol):
     """One claimed page, for as long as a run's work lasts: all of its steps work this page, one after another.
 
@@ -51,12 +54,13 @@ class Desk(Protocol):
         self,
         name: str,
         arguments: Mapping[str, Any],
-        on_progress: Callable[[float, str], None] | None = None,
+        on_progress: OnProgress | None = None,
     ) -> dict[str, Any]:
         """Run a plugin, `family/name`, as a plain call would; the fields of its result.
 
         Args:
-            on_progress: told of the plugin's own progress, a fraction from 0 to 1 and a few words.
+            on_progress: told of the plugin's own progress, a fraction from 0 to 1 and a few words; awaited where the
+                plugin tells it, as `progress` is, which it may call.
 
         Raises:
             NotFound, BadParameter: there is no such plugin, or it does not take these; nothing was run.

@@ -42,6 +42,8 @@ GOOD: list[tuple[str, str, str, Any]] = [
     ("PENELOPE_STORE", "/srv/x", "store", Path("/srv/x")),
     ("PENELOPE_PLUGINS", "/a:/b:", "plugins", (Path("/a"), Path("/b"))),
     ("PENELOPE_PLUGINS", "", "plugins", ()),
+    ("PENELOPE_RECIPES", "/a: /b:", "recipes", (Path("/a"), Path("/b"))),
+    ("PENELOPE_RECIPES", "", "recipes", ()),
     ("PENELOPE_BROWSER", "/usr/bin/chromium", "browser", Path("/usr/bin/chromium")),
     ("PENELOPE_BROWSER", " ", "browser", None),
     ("PENELOPE_HEADLESS", "0", "headless", False),
