@@ -125,6 +125,7 @@ class Fetching:
         if not link.url.startswith(MEDIA):
             raise UnexpectedAnswer(f"{link.url!r} is no media link")
         self.received = 0
+        self._furthest = 0
         self._link = link
         self._trying = Trying(how)
 
@@ -144,7 +145,11 @@ class Fetching:
 
     def got(self, count: int) -> None:
         self.received += count
-        self._trying.again()
+        if (
+            self.received > self._furthest
+        ):  # else it would go on for ever with a server that always begins anew
+            self._furthest = self.received
+            self._trying.again()
 
     def broke(self, error: httpx.TransportError) -> float:
         """The pause after a break.

@@ -15,6 +15,7 @@ from penelope.client.models import Event, Job, shown
 from penelope.client.sse import Message, Reader
 
 SILENCE_S: Final = 45.0  # three of the worker's heartbeats
+LASTED_S: Final = 5.0  # a stream that did was a good one: what comes after it is a new beginning
 TYPE: Final = "text/event-stream"
 
 
@@ -29,10 +30,15 @@ class Watching:
         self._job_id = job_id
         self._trying = Trying(how)
         self._reader = Reader()
+        self._opened_at = how.clock()
 
     def ask(self) -> Ask:
         """For the stream, from behind what was heard last."""
         self._reader = Reader(self._reader.last_id)
+        self._opened_at = self._how.clock()
+        return self._ask()
+
+    def _ask(self) -> Ask:
         ask = Ask(
             method="GET",
             path=f"{job_path(self._job_id)}/events",
@@ -74,7 +80,7 @@ class Watching:
             Failure: it will not be one later either, or enough was tried.
             UnexpectedAnswer: it is none of Penelope's.
         """
-        wait = self._trying.refused(answer) if comes_back(self.ask(), answer) else None
+        wait = self._trying.refused(answer) if comes_back(self._ask(), answer) else None
         if wait is None:
             said(answer)
             raise UnexpectedAnswer(
@@ -84,12 +90,17 @@ class Watching:
         return wait
 
     def broke(self, error: httpx.TransportError | None) -> float:
-        """The pause after a stream that ended before the job; None: it ended as streams should.
+        """The pause after a stream that ended before the job.
+
+        Args:
+            error: None: the stream came to an end of its own.
 
         Raises:
             Unreachable: enough was tried.
         """
+        if self._how.clock() - self._opened_at >= LASTED_S:
+            self._trying.again()
         asked_for = self._reader.retry_s or 0.0
         if error is None:
             error = httpx.RemoteProtocolError("the stream of events ended before the job did")
-        return max(self._trying.failed(self.ask(), error), asked_for)
+        return max(self._trying.failed(self._ask(), error), asked_for)
