@@ -338,6 +338,30 @@ async def test_a_stop_while_starts_wait(world: World, monkeypatch: pytest.Monkey
     assert 3 == trio.current_time()
 
 
+@pytest.mark.parametrize(("wait", "status", "took"), [("1", 202, 1), ("10", 200, 5)])
+async def test_again_with_patience(life: Life, wait: str, status: int, took: float) -> None:
+    """`Prefer: wait=N`: answer plainly if it ends within N s, else `202`; of the job that is there."""
+    first = await begin(life, seconds=5)
+    again = await begin(life, seconds=5, headers={"Prefer": f"wait={wait}"})
+    assert (status, took, "true") == (
+        again.status_code,
+        trio.current_time(),
+        again.headers["Idempotency-Replayed"],
+    )
+    assert first.headers["Location"] == again.headers["Location"]
+
+
+async def test_again_with_patience_after_its_end(life: Life) -> None:
+    """The result that is held is the answer; once it is not, the `202` again."""
+    first = await begin(life, "fail", how="word", status=418)
+    await trio.sleep(5)
+    patient = {"Prefer": "wait=10"}
+    again = await begin(life, "fail", how="word", status=418, headers=patient)
+    assert (418, "true") == (again.status_code, again.headers["Idempotency-Replayed"])
+    await trio.sleep(60)
+    assert same(first, await begin(life, "fail", how="word", status=418, headers=patient))
+
+
 # List
 
 
