@@ -151,7 +151,7 @@ class Runner:
 
         Raises:
             trio.Cancelled: the worker stops. The job has no end then, unless it had one already but for the tidying, or
-                its client had asked for it.
+                was being cut off already.
         """
         if job.limit_s is not None:
             live.work.deadline = trio.current_time() + job.limit_s
@@ -159,11 +159,9 @@ class Runner:
         try:
             done = await self._work(live, tab)
             await self._tidy(live, tab, done)
-        except trio.Cancelled:
-            if done is not None or live.cancelled:
-                await self._end(live, job, None if done is None else done.outcome)  # noqa: ASYNC102  # shielded and bounded there
-            raise
-        await self._end(live, job, done.outcome)
+        finally:  # the stop's Cancelled comes alone, or in a nursery's group
+            if done is not None or live.work.cancel_called:
+                await self._end(live, job, None if done is None else done.outcome)  # noqa: ASYNC102  # shielded there
 
     async def _end(self, live: Live, job: Job, outcome: Outcome | None) -> None:
         """Note the end; `outcome` None: the plugin was cut off before it had one."""

@@ -1,6 +1,5 @@
 """The plugins of these tests, Trio-flavoured (see `fakes`)."""
 
-from contextlib import suppress
 from typing import Any
 
 import trio
@@ -30,12 +29,15 @@ async def work(call: Call, seconds: float = 1.0, tag: str = "work") -> dict[str,
 
 @plugin("test/stubborn")
 async def stubborn(call: Call, seconds: float = 3.0, says: str = "a result", size: int = 0) -> dict[str, str]:
-    """Swallow the cancel, work on for so long, and then end as if nothing had been."""
+    """Work on for so long after the cancel, and then swallow it, unless it says nothing."""
     await call.checkpoint({"done": 7, **({"text": "x" * size} if size else {})})
-    with suppress(trio.Cancelled):  # noqa: ASYNC103  # what no plugin should do
+    try:
         await trio.sleep_forever()
-    with trio.CancelScope(shield=True):
-        await trio.sleep(seconds)
+    except trio.Cancelled:
+        with trio.CancelScope(shield=True):
+            await trio.sleep(seconds)
+        if says == "nothing":
+            raise
     if says == "an error":
         raise PluginError("as if it were the plugin's own", status=409)
     return {"said": says}

@@ -212,10 +212,11 @@ async def test_a_cancel_while_the_worker_stops(world: World) -> None:
         assert "cancelled" == (await life.shown(job))["state"]
 
 
-async def test_a_cancel_that_the_stop_overtakes(world: World) -> None:
-    """A cancel that comes before a stop is written as one, though its client gets no answer."""
+@pytest.mark.parametrize("says", ["nothing", "a result"])
+async def test_a_cancel_that_the_stop_overtakes(world: World, says: str) -> None:
+    """A cancel that comes before a stop is written as one, though the plugin ends only after the grace."""
     async with live(world) as life:
-        job = await life.start("stubborn", ttl=600, seconds=15)
+        job = await life.start("stubborn", ttl=600, seconds=15, says=says)
         answers: list[int] = []
 
         async def ask() -> None:
@@ -268,6 +269,17 @@ async def test_a_job_past_its_limit_ends_as_408(life: Life) -> None:
     assert ["work began", "work cut off"] == life.page.seen
     assert 1 == life.tab.healed
     assert [("begin", None), ("end", 408)] == await rows_of(life, job)
+
+
+async def test_a_limit_that_the_stop_overtakes(world: World) -> None:
+    """A job whose limit had passed ends as `408`, though the plugin ends only after the stop's grace."""
+    async with live(world) as life:
+        job = await timed(life, "stubborn", "1", seconds=15, says="nothing")
+        await trio.sleep(2)
+        await life.stop()
+    async with live(world) as life:
+        shown = await life.shown(job)
+        assert ("done", 408, {"done": 7}) == (shown["state"], shown["status"], shown["result"]["checkpoint"])
 
 
 async def test_a_job_within_its_limit_has_its_own_result(life: Life) -> None:
