@@ -5,6 +5,7 @@
 
 import ast
 import asyncio
+import inspect
 import json
 import re
 import shlex
@@ -18,7 +19,7 @@ import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 from pydantic import SecretStr
 
-from penelope import cli, errors, main, registry, signing
+from penelope import cli, client, errors, main, registry, signing
 from penelope.http import openapi, prefer, sse, streaming
 from penelope.http.app import create_app
 from penelope.http.described import ROUTES
@@ -748,6 +749,37 @@ def test_the_floors_are_those_of_the_contracts() -> None:
     (line,) = re.findall(r"^`__main__`.*?\n\n", text_of(DOCS / "architecture.md"), re.MULTILINE | re.DOTALL)
 
     assert [layer for layer in there if not layer.startswith("(")] == re.findall(r"`([^`]+)`", line)
+
+
+def test_the_client_is_explained() -> None:
+    """Each name of its door, each method of a client and of a job, and each field of a job has its place."""
+    page = text_of(DOCS / "client.md")
+    methods = {
+        name
+        for kind in (client.Client, client.JobHandle)
+        for name in vars(kind)
+        if not name.startswith("_") and name != "close"
+    }
+    fields = client.Job.model_fields.keys() - {"page_id", "plugin"}
+
+    wanted = {*client.__all__, *methods, *fields} - {"AsyncJobHandle", "JobHandle"}
+    wanted -= {"Delivery", "Event", "Job", "Media", "Posted"}  # values, that are told by their fields
+    assert [] == sorted(name for name in wanted if not re.search(rf"\b{name}\b", page))
+    assert vars(client.Client).keys() - {"close"} >= methods & vars(client.AsyncClient).keys()
+
+
+def test_both_clients_have_the_same_methods() -> None:
+    """Names, parameters and defaults; the asynchronous one is awaited."""
+    for one, other in (
+        (client.Client, client.AsyncClient),
+        (client.JobHandle, client.AsyncJobHandle),
+    ):
+        for name in {*vars(one), *vars(other)} - {"close", "aclose", "events"}:
+            if not name.startswith("_"):
+                ours, theirs = (inspect.signature(getattr(kind, name)).parameters for kind in (one, other))
+                assert [(each.name, each.kind, each.default) for each in ours.values()] == [
+                    (each.name, each.kind, each.default) for each in theirs.values()
+                ], name
 
 
 def test_states_of_a_page_are_explained(document: dict[str, Any]) -> None:
