@@ -98,7 +98,8 @@ def test_no_input_is_an_empty_one(nothing: str) -> None:
         ("{'a': 2j}", "a complex in it"),
         ("{'a': {None: 1}}", "a dict in it"),
         ('{"a": ' + "[" * 60 + "]" * 60 + "}", "nested more than 50 deep"),
-        ("{'a': '" + "x" * 300_000 + "'}", "at most 262144"),
+        ("{'a': [" + "[]," * 21_000 + "]}", "more than 5000 values"),
+        ("{'a': '" + "x" * 300_000 + "'}", "at most 131072"),
     ],
 )
 def test_what_no_recipe_could_take_is_refused(prompt: str, words: str) -> None:
@@ -160,6 +161,8 @@ def test_a_configuration_overrides_what_the_input_declares() -> None:
 @pytest.mark.parametrize(
     ("given_input", "words"),
     [
+        ({"handle": "a", "options": {"xs": [0] * 5000}}, "the input has more than 5000 values"),
+        ({"handle": "a", "options": {"xs": [[]] * 4000 + [{}] * 1000}}, "more than 5000 values"),
         ({}, "recipe shop: input: 'handle' is a required property"),
         ({"handle": "A"}, "recipe shop: input.handle: 'A' does not match"),
         ({"handle": "a", "limit": 0}, "input.limit: 0 is less than the minimum of 1"),
@@ -181,6 +184,17 @@ def test_a_bad_input_is_named(given_input: dict[str, Any], words: str) -> None:
 def test_a_good_input_passes() -> None:
     check(SCHEMA, {"handle": "a", "limit": 1, "mail": "a@b.example"}, "shop")
     check({}, {"any": "thing"}, "shop")
+
+
+def test_the_largest_input_is_read_and_checked_at_once() -> None:
+    """It happens between other requests."""
+    schema = {"properties": {"xs": {"items": {"type": "object", "properties": {"n": {"minimum": 0}}}}}}
+    text = repr({"xs": [{"n": at} for at in range(2400)]})
+    began = time.monotonic()
+
+    check(schema, with_defaults(schema, read(text)), "shop")
+
+    assert time.monotonic() - began < 1.0
 
 
 def test_a_schema_that_goes_round_ends() -> None:

@@ -23,10 +23,13 @@ from penelope.errors import RunRefused
 if TYPE_CHECKING:
     from referencing._core import Resolver  # public by what it is returned from, not by its name
 
-MAX_OBJECT_CHARS: Final = 256 * 1024  # of a prompt that is read as an object
+# An input is read and checked where it is submitted, between other requests: what is larger belongs behind a URL.
+MAX_OBJECT_CHARS: Final = 128 * 1024  # of a prompt that is read as an object
 MAX_DEPTH: Final = 50
+MAX_VALUES: Final = 5000  # of a whole input
 MAX_SHOWN: Final = 5  # faults named at once
 MAX_SHOWN_CHARS: Final = 200  # of each: a client's own value may be in it
+_MAX_MARKS: Final = 4 * MAX_VALUES  # commas, colons and brackets; some of them may stand in texts
 _NO_INPUT: Final = "Execute recipe: {name}"  # what the public client says for "no input"
 _NOWHERE: Final[Registry[Any]] = Registry()  # refers to nothing outside, above all not over the network
 
@@ -63,7 +66,13 @@ def _object(text: str) -> dict[str, Any] | None:
 
 
 def _literal(text: str) -> Any:
-    """Python's value; None where the text is no literal."""
+    """Python's value; None where the text is no literal.
+
+    Raises:
+        RunRefused: it may have more values than Python reads in a moment.
+    """
+    if sum(map(text.count, ",:[({")) > _MAX_MARKS:
+        raise RunRefused(f"the prompt is an object of more than {MAX_VALUES} values")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # `repr` writes nothing that Python warns of
@@ -118,8 +127,12 @@ def check(schema: Mapping[str, Any], value: Mapping[str, Any], recipe: str) -> N
     """Hold an input against its schema.
 
     Raises:
-        RunRefused: it does not fit; the message names each field.
+        RunRefused: it does not fit, or is too large; the message names each field.
     """
+    if _is_large(value):
+        raise RunRefused(
+            f"recipe {recipe}: the input has more than {MAX_VALUES} values, or is nested too deeply"
+        )
     validator = Draft202012Validator(
         schema, format_checker=Draft202012Validator.FORMAT_CHECKER, registry=_NOWHERE
     )
@@ -131,6 +144,22 @@ def check(schema: Mapping[str, Any], value: Mapping[str, Any], recipe: str) -> N
         raise RunRefused(f"recipe {recipe}: its input schema goes round in circles") from exc
     if faults:
         raise RunRefused(f"recipe {recipe}: {'; '.join(map(_said, faults[:MAX_SHOWN]))}")
+
+
+def _is_large(value: Any) -> bool:
+    """Whether it has too many values, or is deeper than anybody's schema; a configuration may have any size."""
+    waiting: list[tuple[Any, int]] = [(value, 0)]
+    seen = 0
+    while waiting:
+        part, depth = waiting.pop()
+        seen += 1
+        if seen > MAX_VALUES or depth > 2 * MAX_DEPTH:
+            return True
+        inside = part.values() if isinstance(part, Mapping) else part if isinstance(part, list) else ()
+        if seen + len(waiting) + len(inside) > MAX_VALUES:
+            return True
+        waiting.extend((one, depth + 1) for one in inside)
+    return False
 
 
 def _said(fault: ValidationError) -> str:
