@@ -1,6 +1,6 @@
 """The composition root: who lives inside whom, signals, and the exit code.
 
-    store lock ⊃ port ⊃ database ⊃ browser ⊃ supervisor ⊃ server
+    store lock ⊃ port ⊃ database ⊃ browser ⊃ supervisor ⊃ queue of runs ⊃ server
 
 Leaving a block ends everything in it, so a stop is the way back out of this nesting.
 
@@ -9,6 +9,8 @@ Source: contract, section 8; design, section 2.
 
 import signal
 import socket
+from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import structlog
@@ -22,8 +24,9 @@ from penelope.clock import Clock
 from penelope.http.app import create_app
 from penelope.http.serving import drop_connections, listening, server_config
 from penelope.http.worker import Worker
+from penelope.jobs.dialling import refusal_now
 from penelope.jobs.ledger import Ledger
-from penelope.jobs.screening import rules
+from penelope.jobs.screening import Rules, rules
 from penelope.jobs.store import JobStore
 from penelope.jobs.supervisor import Parts, Supervisor, open_supervisor
 from penelope.pages.browser.driver import open_browser
@@ -33,7 +36,11 @@ from penelope.pages.driver import Driver
 from penelope.pages.gate import Gate, open_network
 from penelope.pages.manager import MAIN, PageManager
 from penelope.registry import Registry
+from penelope.runs.planning import Planning
 from penelope.runs.recipes.book import Recipes
+from penelope.runs.service import Limits as RunLimits
+from penelope.runs.service import Runs, open_runs
+from penelope.runs.store import RunStore
 from penelope.settings import Settings
 from penelope.store.database import Database, open_database, thread_runner
 from penelope.store.lock import hold_store
@@ -125,12 +132,21 @@ async def _supervise(
         stop_grace_s=settings.stop_grace_s,
         page_memory_bytes=settings.page_memory_mb * MIB,
         rules=rules(settings.webhook_policy, settings.webhook_allow, port.getsockname()[:2]),
+        run_rules=run_rules(settings, port.getsockname()[:2]),
     )
-    async with open_supervisor(parts) as supervisor:
+    planner = Planning(recipes)
+    limits = RunLimits(
+        concurrent=settings.runs_max_concurrent,
+        admitted=settings.runs_admitted,
+        resume=settings.runs_resume_queued,
+    )
+    async with (
+        open_supervisor(parts) as supervisor,
+        open_runs(Runs(supervisor, parts, registry, RunStore(database), planner, limits)) as runs,
+    ):
         worker = Worker(
             settings=settings,
             registry=registry,
-            recipes=recipes,
             clock=clock,
             pages=pages,
             jobs=parts.store,
@@ -138,6 +154,9 @@ async def _supervise(
             requests=parts.requests,
             ledger=parts.ledger,
             supervisor=supervisor,
+            runs=runs,
+            planner=planner,
+            screen=partial(refusal_now, parts.run_rules),
             started_at=clock.now(),
             births=births,
         )
@@ -145,6 +164,12 @@ async def _supervise(
     if driver.health.stuck:
         return EXIT_STUCK
     return EXIT_CUT_SHORT if supervisor.hurried else EXIT_OK
+
+
+def run_rules(settings: Settings, bound: tuple[str, int]) -> Rules:
+    """Where the webhooks of runs may go; WEBHOOK_ALLOW counts for them too."""
+    made = rules(settings.runs_webhook_policy, settings.webhook_allow, bound)
+    return replace(made, setting="RUNS_WEBHOOK_POLICY")
 
 
 def media_store(settings: Settings, database: Database, clock: Clock) -> MediaStore:

@@ -126,6 +126,44 @@ class Settings(BaseSettings):
         description="Comma-separated hosts, addresses and networks that webhooks may go to whatever the policy.",
     )
 
+    runs_auth: Literal["key", "loopback"] = Field(
+        "key",
+        description="loopback lets callers of this machine submit runs without a key, while the worker binds to "
+        "loopback; a browser's requests never.",
+    )
+    runs_max_concurrent: int = Field(
+        10,
+        ge=1,
+        le=1000,
+        validation_alias=_shared("RUNS_MAX_CONCURRENT"),
+        description="Runs at work at once.",
+    )
+    runs_max_queued: int | None = Field(
+        None,
+        ge=1,
+        le=100_000,
+        validation_alias=_shared("RUNS_MAX_QUEUED"),
+        description="Runs that are queued or at work; past it a submit is refused with 503. Unset: ten times "
+        "RUNS_MAX_CONCURRENT.",
+    )
+    runs_timeout_s: float = Field(
+        3600.0,
+        gt=0,
+        le=604_800,
+        validation_alias=_shared("RUNS_TIMEOUT_S"),
+        description="Seconds that a run may work; a run may ask for less.",
+    )
+    runs_webhook_policy: Literal["public", "lan", "any"] = Field(
+        "public",
+        validation_alias=_shared("RUNS_WEBHOOK_POLICY"),
+        description="Where the webhooks of runs may go, as WEBHOOK_POLICY says for jobs; WEBHOOK_ALLOW is for both.",
+    )
+    runs_resume_queued: bool = Field(
+        True,
+        validation_alias=_shared("RUNS_RESUME_QUEUED"),
+        description="0: runs that a stop left in the queue fail at the next start instead of going on.",
+    )
+
     @classmethod
     def settings_customise_sources(
         cls,
@@ -196,6 +234,7 @@ class Settings(BaseSettings):
         "user_agent",
         "viewport",
         "geolocation",
+        "runs_max_queued",
         mode="before",
     )
     @classmethod
@@ -247,6 +286,11 @@ class Settings(BaseSettings):
         """PENELOPE_KEY, then the previous one, if there is one and it is another."""
         keys = (self.key, self.key_previous) if self.key_previous is not None else (self.key,)
         return tuple(dict.fromkeys(key.get_secret_value() for key in keys))
+
+    @property
+    def runs_admitted(self) -> int:
+        """How many runs may be queued or at work."""
+        return self.runs_max_queued if self.runs_max_queued is not None else 10 * self.runs_max_concurrent
 
     @property
     def on_loopback(self) -> bool:

@@ -107,6 +107,9 @@ def worker() -> Worker:
         requests=nothing,
         ledger=nothing,
         supervisor=nothing,
+        runs=nothing,
+        planner=nothing,
+        screen=nothing,
         started_at=0.0,
     )
 

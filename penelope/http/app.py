@@ -24,6 +24,7 @@ from penelope.http.routes import (
     plugins,
     primitives,
     requests,
+    runs,
     status,
 )
 from penelope.http.worker import Worker
@@ -83,6 +84,7 @@ def create_app(worker: Worker) -> QuartTrio:
         plugins.blueprint(worker),
         primitives.blueprint(worker),
         requests.blueprint(worker),
+        runs.blueprint(worker),
         pages.blueprint(worker),
     ):
         app.register_blueprint(blueprint)
@@ -113,7 +115,11 @@ async def _admit(worker: Worker) -> None:
     handled = g.handled = Handled(secrets.token_hex(8), worker.clock.now())
     bad_id = _name(handled, request.headers.getlist("X-Request-Id"))
     auth.check_host(request.headers.get("Host"), on_loopback=settings.on_loopback, hosts=settings.hosts)
-    if _needs_key(request.path):
+    if envelope.speaks_detail():
+        open_here = settings.runs_auth == "loopback" and settings.on_loopback
+        given = {name: request.headers.getlist(name) for name in auth.FOR_RUNS}
+        auth.check_key_for_runs(given, settings.keys, open_here=open_here)
+    elif _needs_key(request.path):
         auth.check_key(request.headers.getlist("Authorization"), settings.keys)
     if bad_id is not None:  # a header like others: after the key
         raise bad_id
@@ -194,6 +200,8 @@ def kind_of(asked: Request) -> str | None:
             return "op"
         case "jobs":
             return "op" if name == "cancel" else None
+        case "runs":
+            return "op" if name in {"submit", "cancel", "delete"} else None
         case _:  # polls, the log itself
             return None
 

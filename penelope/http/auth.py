@@ -5,7 +5,7 @@ Source: contract, section 1.
 
 import hmac
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 from urllib.parse import unquote_plus
 
@@ -16,6 +16,8 @@ _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:+/=@-]{1,128}", re.ASCII)
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _NAME: Final = re.compile(r"[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*", re.ASCII)
 _IPV6: Final = re.compile(r"(?=.*:)[0-9a-f:.]+", re.ASCII)
+_BROWSERS: Final = ("origin", "sec-fetch-site", "sec-fetch-mode", "sec-fetch-dest", "sec-fetch-user")
+FOR_RUNS: Final = ("authorization", "x-api-key", *_BROWSERS)
 _CHALLENGE: Final = {"WWW-Authenticate": "Bearer"}
 
 
@@ -35,6 +37,26 @@ def check_key(given: list[str], keys: Sequence[str]) -> None:
     same = sum(hmac.compare_digest(sent, key.encode()) for key in keys)  # all of them, whichever matches
     if len(given) > 1 or scheme.lower() != "bearer" or not same:
         raise Unauthorized("the Authorization header does not carry the key", headers=_CHALLENGE)
+
+
+def check_key_for_runs(headers: Mapping[str, Sequence[str]], keys: Sequence[str], *, open_here: bool) -> None:
+    """As `check_key`, for runs: the key may come as `X-API-Key` too, and not at all where the worker lets callers of
+    this machine in without one.
+
+    Args:
+        headers: all values of the ones that are asked for, by lower-case name.
+        open_here: PENELOPE_RUNS_AUTH=loopback, a worker that binds to loopback.
+
+    Raises:
+        Unauthorized: no key, a wrong one, or a browser's request without one: a page that it shows can reach this port.
+    """
+    given = list(headers["authorization"])
+    if not given and (as_key := headers["x-api-key"]):
+        given = [f"Bearer {key}" for key in as_key]
+    if given or not open_here:
+        check_key(given, keys)
+    elif any(headers[name] for name in _BROWSERS):
+        raise Unauthorized("a browser's request needs the key", headers=_CHALLENGE)
 
 
 def check_host(given: str | None, *, on_loopback: bool, hosts: Collection[str]) -> None:

@@ -17,20 +17,20 @@ def _object(properties: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": properties}
 
 
-_STRING: Final = {"type": "string"}
+STRING: Final = {"type": "string"}
 _NUMBER: Final = {"type": "number"}
 _INTEGER: Final = {"type": "integer"}
-_MAYBE_NUMBER: Final = {"type": ["number", "null"]}
-_MAYBE_STRING: Final = {"type": ["string", "null"]}
+MAYBE_NUMBER: Final = {"type": ["number", "null"]}
+MAYBE_STRING: Final = {"type": ["string", "null"]}
 _EPOCH: Final = {"type": "number", "description": "Epoch seconds."}
 _SUCCESS: Final = {"type": "boolean", "const": True}
 
 _PAGE: Final = {
-    "page_id": _STRING,
-    "url": _STRING,
-    "title": _STRING,
+    "page_id": STRING,
+    "url": STRING,
+    "title": STRING,
     "state": {"type": "string", "enum": ["idle", "busy", "job", "crashed"]},
-    "job_id": _MAYBE_STRING,
+    "job_id": MAYBE_STRING,
     "lease": {"anyOf": [_object({"expires_in": _NUMBER}), {"type": "null"}]},
     "created_at": _EPOCH,
     "last_used_at": _EPOCH,
@@ -38,19 +38,19 @@ _PAGE: Final = {
 _STATE: Final = {"type": "string", "enum": ["running", "done", "cancelled", "interrupted"]}
 _JOB: Final = {
     "success": _SUCCESS,
-    "page_id": _STRING,
+    "page_id": STRING,
     "job_id": {"type": "string", "pattern": "^[0-9a-f]{16}$"},
     "state": _STATE,
-    "plugin": _STRING,
+    "plugin": STRING,
     "started_at": _EPOCH,
-    "finished_at": _MAYBE_NUMBER,
+    "finished_at": MAYBE_NUMBER,
     "expires_in": {"type": ["number", "null"], "description": "Seconds until the job is forgotten."},
     "status": {"type": ["integer", "null"], "description": "What the plain call would have answered."},
     "result": {"type": ["object", "null"], "description": "What the plain call would have answered."},
-    "callback": _MAYBE_STRING,
+    "callback": MAYBE_STRING,
     "delivery": {
         "anyOf": [
-            _object({"attempts": _INTEGER, "delivered": {"type": "boolean"}, "error": _MAYBE_STRING}),
+            _object({"attempts": _INTEGER, "delivered": {"type": "boolean"}, "error": MAYBE_STRING}),
             {"type": "null"},
         ]
     },
@@ -62,7 +62,7 @@ _ACTIVITY: Final = {
     "jobs_running": _INTEGER,
     "jobs_held": {"type": ["integer", "null"]},
     "deliveries_pending": _INTEGER,
-    "last_client_activity": _MAYBE_NUMBER,
+    "last_client_activity": MAYBE_NUMBER,
     "idle_for_s": _NUMBER,
     "rss_mb": _NUMBER,
     "browser_rss_mb": _NUMBER,
@@ -71,14 +71,14 @@ _ACTIVITY: Final = {
         "type": "array",
         "items": _object(
             {
-                "what": _STRING,
-                "page_id": _STRING,
-                "job_id": _MAYBE_STRING,
-                "request_id": _STRING,
+                "what": STRING,
+                "page_id": STRING,
+                "job_id": MAYBE_STRING,
+                "request_id": STRING,
                 "state": {"type": "string", "enum": ["running", "waiting"]},
                 "since": _EPOCH,
                 "progress": _NUMBER,
-                "note": _STRING,
+                "note": STRING,
             }
         ),
     },
@@ -88,7 +88,7 @@ _ACTIVITY: Final = {
             "pages": {
                 "type": "array",
                 "items": _object(
-                    {"page_id": _STRING, "memory_mb": _MAYBE_NUMBER, "silent_for_s": _MAYBE_NUMBER}
+                    {"page_id": STRING, "memory_mb": MAYBE_NUMBER, "silent_for_s": MAYBE_NUMBER}
                 ),
             },
             "driver_rss_mb": _NUMBER,
@@ -97,7 +97,7 @@ _ACTIVITY: Final = {
         }
     ),
 }
-_HELD: Final = {"what": _STRING, "job_id": _MAYBE_STRING, "for_s": _NUMBER}
+_HELD: Final = {"what": STRING, "job_id": MAYBE_STRING, "for_s": _NUMBER}
 _TREE: Final = {
     "success": _SUCCESS,
     "tree": {"type": "array", "items": {"$ref": "#/components/schemas/Task"}},
@@ -105,12 +105,12 @@ _TREE: Final = {
         "type": "array",
         "items": _object(
             {
-                "page_id": _STRING,
-                "url": _STRING,
+                "page_id": STRING,
+                "url": STRING,
                 "state": _PAGE["state"],
                 "lease": _PAGE["lease"],
                 "holder": {
-                    "anyOf": [_object({**_HELD, "progress": _NUMBER, "note": _STRING}), {"type": "null"}]
+                    "anyOf": [_object({**_HELD, "progress": _NUMBER, "note": STRING}), {"type": "null"}]
                 },
                 "waiting": {"type": "array", "items": _object(_HELD), "description": "Next first."},
             }
@@ -121,14 +121,14 @@ _TREE: Final = {
 TASK: Final = _object(
     {
         "task": {"type": "string", "description": "Its name."},
-        "for_s": {**_MAYBE_NUMBER, "description": "How long it has lived, seconds."},
+        "for_s": {**MAYBE_NUMBER, "description": "How long it has lived, seconds."},
         "nurseries": {
             "type": "array",
             "description": "Outermost first.",
             "items": _object(
                 {
                     "cancelled": {"type": "boolean"},
-                    "ends_in_s": {**_MAYBE_NUMBER, "description": "Seconds until its deadline."},
+                    "ends_in_s": {**MAYBE_NUMBER, "description": "Seconds until its deadline."},
                     "tasks": {"type": "array", "items": {"$ref": "#/components/schemas/Task"}},
                 }
             ),
@@ -137,7 +137,7 @@ TASK: Final = _object(
 )
 _LEASE: Final = {
     "success": _SUCCESS,
-    "page_id": _STRING,
+    "page_id": STRING,
     "lease": {"type": "string", "description": "The token for X-Lease."},
     "ttl": _NUMBER,
     "expires_in": _NUMBER,
@@ -145,32 +145,32 @@ _LEASE: Final = {
 _ENTRY: Final = {
     "at": _EPOCH,
     "phase": {"type": "string", "enum": ["begin", "end"]},
-    "kind": _STRING,
-    "method": _STRING,
-    "route": _STRING,
-    "page_id": _MAYBE_STRING,
-    "job_id": _MAYBE_STRING,
-    "request_id": _STRING,
+    "kind": STRING,
+    "method": STRING,
+    "route": STRING,
+    "page_id": MAYBE_STRING,
+    "job_id": MAYBE_STRING,
+    "request_id": STRING,
     "status": {"type": ["integer", "null"]},
-    "duration_s": _MAYBE_NUMBER,
+    "duration_s": MAYBE_NUMBER,
 }
 _VERDICT: Final = {"type": "string", "enum": [verdict.value for verdict in Verdict]}
 _POSTED: Final = {
     "at": _EPOCH,
-    "job_id": _STRING,
-    "request_id": _STRING,
+    "job_id": STRING,
+    "request_id": STRING,
     "attempt": _INTEGER,
     "receiver": {"type": "string", "description": "name:port"},
     "address": {"type": ["string", "null"], "description": "That was dialled; null: none was."},
     "status": {"type": ["integer", "null"], "description": "That was answered; null: none was."},
     "error_class": {"type": ["string", "null"], "enum": [*CLASSES, None]},
-    "error": _MAYBE_STRING,
+    "error": MAYBE_STRING,
     "verdict": _VERDICT,
     "took_s": _NUMBER,
 }
-_PAGE_ID: Final = {"name": "page_id", "in": "path", "required": True, "schema": _STRING, "example": "main"}
-_TOKEN: Final = {"name": "token", "in": "path", "required": True, "schema": _STRING}
-_JOB_ID: Final = {"name": "job_id", "in": "path", "required": True, "schema": _STRING}
+_PAGE_ID: Final = {"name": "page_id", "in": "path", "required": True, "schema": STRING, "example": "main"}
+_TOKEN: Final = {"name": "token", "in": "path", "required": True, "schema": STRING}
+_JOB_ID: Final = {"name": "job_id", "in": "path", "required": True, "schema": STRING}
 PREFER: Final = {
     "name": "Prefer",
     "in": "header",
@@ -178,21 +178,28 @@ PREFER: Final = {
     "schema": {"type": "string"},
     "example": "wait=30",
 }
-_LAST_EVENT_ID: Final = {
+LAST_EVENT_ID: Final = {
     "name": "Last-Event-ID",
     "in": "header",
     "description": "The id of the last event that was seen: what came until then is not told again.",
     "schema": {"type": "string"},
 }
-_X_LEASE: Final = {"name": "X-Lease", "in": "header", "schema": _STRING}
+_X_LEASE: Final = {"name": "X-Lease", "in": "header", "schema": STRING}
 _OPEN: Final[list[Any]] = []
 
 
-def _query(name: str, schema: dict[str, Any], description: str) -> dict[str, Any]:
+_DETAIL: Final = {
+    "application/json": {
+        "schema": {"type": "object", "properties": {"detail": STRING}, "required": ["detail"]}
+    }
+}
+
+
+def query(name: str, schema: dict[str, Any], description: str) -> dict[str, Any]:
     return {"name": name, "in": "query", "schema": schema, "description": description}
 
 
-def _operation(
+def operation(
     name: str,
     summary: str,
     *,
@@ -206,7 +213,16 @@ def _operation(
     content_type: str = "application/json",
     empty: dict[int, str] | None = None,
     needs_key: bool = True,
+    more: bool = False,
+    details: tuple[int, ...] = (),
 ) -> dict[str, Any]:
+    """One operation of the document.
+
+    Args:
+        empty: answers without a body, by status.
+        fails: statuses of failures in the envelope; `details`: of those in the form that runs have.
+        more: the body may have fields that are not named.
+    """
     schema = _object(result) if result is not None else {"type": "string"}
     operation: dict[str, Any] = {
         "operationId": name,
@@ -216,12 +232,13 @@ def _operation(
             str(status): {"description": "Done", "content": {content_type: {"schema": schema}}},
             **{str(other): {"description": words} for other, words in (empty or {}).items()},
             **{str(fail): {"description": "Failed", "content": _ERROR} for fail in fails},
+            **{str(fail): {"description": "Failed", "content": _DETAIL} for fail in details},
         },
     }
     if parameters:
         operation["parameters"] = parameters
     if body is not None:
-        schema = {**_object(body), "required": required or [], "additionalProperties": False}
+        schema = {**_object(body), "required": required or [], "additionalProperties": more}
         operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
     if not needs_key:
         operation["security"] = _OPEN
@@ -230,12 +247,12 @@ def _operation(
 
 ROUTES: Final[dict[str, dict[str, Any]]] = {
     "/healthz": {
-        "get": _operation(
+        "get": operation(
             "healthz", "Is the worker alive?", tag="status", result={"success": _SUCCESS}, needs_key=False
         )
     },
     "/readyz": {
-        "get": _operation(
+        "get": operation(
             "readyz",
             "Are browser and store up?",
             tag="status",
@@ -245,7 +262,7 @@ ROUTES: Final[dict[str, dict[str, Any]]] = {
         )
     },
     "/metrics": {
-        "get": _operation(
+        "get": operation(
             "metrics",
             "Metrics for Prometheus",
             tag="status",
@@ -254,11 +271,9 @@ ROUTES: Final[dict[str, dict[str, Any]]] = {
             fails=(401,),
         )
     },
-    "/openapi.json": {
-        "get": _operation("openapi", "This document", tag="status", result={}, needs_key=False)
-    },
+    "/openapi.json": {"get": operation("openapi", "This document", tag="status", result={}, needs_key=False)},
     "/docs": {
-        "get": _operation(
+        "get": operation(
             "docs",
             "This document, to read",
             tag="status",
@@ -268,54 +283,52 @@ ROUTES: Final[dict[str, dict[str, Any]]] = {
         )
     },
     "/api/v1/activity": {
-        "get": _operation(
-            "activity", "What the worker is doing", tag="status", result=_ACTIVITY, fails=(401,)
-        )
+        "get": operation("activity", "What the worker is doing", tag="status", result=_ACTIVITY, fails=(401,))
     },
     "/api/v1/tree": {
-        "get": _operation(
+        "get": operation(
             "tree", "The live tree of nurseries and tasks", tag="status", result=_TREE, fails=(401,)
         )
     },
     "/api/v1/requests": {
-        "get": _operation(
+        "get": operation(
             "requests",
             "The request log, newest first",
             tag="status",
             result={"success": _SUCCESS, "requests": {"type": "array", "items": _object(_ENTRY)}},
             parameters=[
-                _query("kind", _STRING, "plugin, op, primitive or job"),
-                _query("page_id", _STRING, "Of one page only."),
-                _query("since", _NUMBER, "Epoch seconds."),
-                _query("limit", {"type": "integer", "minimum": 1, "maximum": 1000}, "At most so many rows."),
+                query("kind", STRING, "plugin, op, primitive or job"),
+                query("page_id", STRING, "Of one page only."),
+                query("since", _NUMBER, "Epoch seconds."),
+                query("limit", {"type": "integer", "minimum": 1, "maximum": 1000}, "At most so many rows."),
             ],
             fails=(400, 401),
         )
     },
     "/api/v1/deliveries": {
-        "get": _operation(
+        "get": operation(
             "deliveries",
             "The POSTs of webhooks, newest first",
             tag="jobs",
             result={
                 "success": _SUCCESS,
                 "deliveries": {"type": "array", "items": _object(_POSTED)},
-                "next_cursor": _MAYBE_STRING,
+                "next_cursor": MAYBE_STRING,
             },
             parameters=[
-                _query("job_id", _STRING, "Of one job only."),
-                _query("host", _STRING, "To one host only, a name or an address without a port."),
-                _query("verdict", _VERDICT, "What came of it."),
-                _query("error_class", {"type": "string", "enum": [*CLASSES]}, "Why it did not deliver."),
-                _query("since", _NUMBER, "Epoch seconds."),
-                _query("cursor", _STRING, "The `next_cursor` of the answer before."),
-                _query("limit", {"type": "integer", "minimum": 1, "maximum": 1000}, "At most so many rows."),
+                query("job_id", STRING, "Of one job only."),
+                query("host", STRING, "To one host only, a name or an address without a port."),
+                query("verdict", _VERDICT, "What came of it."),
+                query("error_class", {"type": "string", "enum": [*CLASSES]}, "Why it did not deliver."),
+                query("since", _NUMBER, "Epoch seconds."),
+                query("cursor", STRING, "The `next_cursor` of the answer before."),
+                query("limit", {"type": "integer", "minimum": 1, "maximum": 1000}, "At most so many rows."),
             ],
             fails=(400, 401, 503),
         )
     },
     "/api/v1/plugins": {
-        "get": _operation(
+        "get": operation(
             "plugins",
             "All plugins with their schemas",
             tag="status",
@@ -324,27 +337,27 @@ ROUTES: Final[dict[str, dict[str, Any]]] = {
         )
     },
     "/api/v1/jobs": {
-        "get": _operation(
+        "get": operation(
             "jobs",
             "The jobs that are held, newest first, without their results",
             tag="jobs",
             result={
                 "success": _SUCCESS,
                 "jobs": {"type": "array", "items": _object(_LISTED_JOB)},
-                "next_cursor": {**_MAYBE_STRING, "description": "`cursor` of the next part; null: the end."},
+                "next_cursor": {**MAYBE_STRING, "description": "`cursor` of the next part; null: the end."},
             },
             parameters=[
-                _query("state", _STATE, "In that state only."),
-                _query("page_id", _STRING, "Of one page only."),
-                _query("plugin", _STRING, "Of one plugin only, `family/name`."),
-                _query("limit", {"type": "integer", "minimum": 1, "maximum": 1000}, "At most so many."),
-                _query("cursor", _STRING, "`next_cursor` of the part before."),
+                query("state", _STATE, "In that state only."),
+                query("page_id", STRING, "Of one page only."),
+                query("plugin", STRING, "Of one plugin only, `family/name`."),
+                query("limit", {"type": "integer", "minimum": 1, "maximum": 1000}, "At most so many."),
+                query("cursor", STRING, "`next_cursor` of the part before."),
             ],
             fails=(400, 401, 503),
         )
     },
     "/api/v1/jobs/{job_id}": {
-        "get": _operation(
+        "get": operation(
             "poll_job",
             "A job: running, or ended with its result",
             tag="jobs",
@@ -352,7 +365,7 @@ ROUTES: Final[dict[str, dict[str, Any]]] = {
             parameters=[_JOB_ID, PREFER],
             fails=(401, 404, 503),
         ),
-        "delete": _operation(
+        "delete": operation(
             "cancel_job",
             "Cancel a running job, and wait for its end",
             tag="jobs",
@@ -362,50 +375,50 @@ ROUTES: Final[dict[str, dict[str, Any]]] = {
         ),
     },
     "/api/v1/jobs/{job_id}/events": {
-        "get": _operation(
+        "get": operation(
             "watch_job",
             "A job as it happens: events `state`, `progress` and `end`",
             tag="jobs",
             result=None,
             content_type="text/event-stream",
-            parameters=[_JOB_ID, _LAST_EVENT_ID],
+            parameters=[_JOB_ID, LAST_EVENT_ID],
             empty={204: "The end was seen already"},
             fails=(401, 404, 503),
         ),
     },
     "/api/v1/media/{token}": {
-        "get": _operation(
+        "get": operation(
             "download",
             "A file, once",
             tag="jobs",
             result=None,
             content_type="application/octet-stream",
-            parameters=[_TOKEN, {"name": "Range", "in": "header", "schema": _STRING}],
+            parameters=[_TOKEN, {"name": "Range", "in": "header", "schema": STRING}],
             fails=(404, 409, 416),
             needs_key=False,
         )
     },
     "/api/v1/pages": {
-        "get": _operation(
+        "get": operation(
             "pages",
             "All pages",
             tag="pages",
             result={"success": _SUCCESS, "pages": {"type": "array", "items": _object(_PAGE)}},
             fails=(401,),
         ),
-        "post": _operation(
+        "post": operation(
             "open_page",
             "Open a page",
             tag="pages",
             result={"success": _SUCCESS, **_PAGE},
             status=201,
-            body={"page_id": {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"}, "url": _MAYBE_STRING},
+            body={"page_id": {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"}, "url": MAYBE_STRING},
             required=["page_id"],
             fails=(400, 401, 408, 409, 415, 422, 502, 503),
         ),
     },
     "/api/v1/{page_id}": {
-        "get": _operation(
+        "get": operation(
             "page",
             "One page",
             tag="pages",
@@ -413,17 +426,17 @@ ROUTES: Final[dict[str, dict[str, Any]]] = {
             parameters=[_PAGE_ID],
             fails=(401, 404),
         ),
-        "delete": _operation(
+        "delete": operation(
             "close_page",
             "Close an idle page",
             tag="pages",
-            result={"success": _SUCCESS, "page_id": _STRING},
+            result={"success": _SUCCESS, "page_id": STRING},
             parameters=[_PAGE_ID, _X_LEASE],
             fails=(401, 404, 409, 423, 503),
         ),
     },
     "/api/v1/{page_id}/lease": {
-        "post": _operation(
+        "post": operation(
             "lease_page",
             "Reserve a page between calls",
             tag="pages",
@@ -433,11 +446,11 @@ ROUTES: Final[dict[str, dict[str, Any]]] = {
             required=["ttl"],
             fails=(400, 401, 404, 415, 422, 423, 503),
         ),
-        "delete": _operation(
+        "delete": operation(
             "give_back_page",
             "Give a lease back",
             tag="pages",
-            result={"success": _SUCCESS, "page_id": _STRING},
+            result={"success": _SUCCESS, "page_id": STRING},
             parameters=[_PAGE_ID, {**_X_LEASE, "required": True}],
             fails=(401, 404, 423),
         ),

@@ -10,9 +10,10 @@ import structlog
 from quart import Quart, Response, g, request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
-from penelope import outcome
+from penelope import jsontext, outcome
 from penelope.errors import LeaseHeld, PenelopeError
 from penelope.outcome import Outcome
+from penelope.runs.views import RUNS_PATH
 
 log = structlog.get_logger("penelope.http")
 
@@ -58,6 +59,16 @@ def error_response(error: PenelopeError, page_id: str | None) -> Response:
     return answer(outcome.from_error(error, page_id), error.headers)
 
 
+def detail(status: int, words: str, headers: Mapping[str, str] | None = None) -> Response:
+    """A failure in the form that runs have, which is the public server's: no envelope."""
+    return json_response(jsontext.dumps({"detail": words}).encode(), status, headers)
+
+
+def speaks_detail() -> bool:
+    """Is the request about runs?"""
+    return request.path == RUNS_PATH or request.path.startswith(f"{RUNS_PATH}/")
+
+
 def install(app: Quart, who: str = "the worker") -> None:
     """Answer every failure of `app` with an envelope: no HTML, no traceback, no internal path.
 
@@ -66,6 +77,8 @@ def install(app: Quart, who: str = "the worker") -> None:
     """
 
     async def penelope_error(error: PenelopeError) -> Response:
+        if speaks_detail():
+            return detail(error.status, error.message, error.headers)
         return error_response(error, page_meant())
 
     async def http_error(error: HTTPException) -> Response:
@@ -77,11 +90,15 @@ def install(app: Quart, who: str = "the worker") -> None:
             allowed = ", ".join(sorted(set(error.valid_methods or ()) - not_here))
             headers["Allow"] = allowed
             words = f"{request.method} is not allowed here, only {allowed}"
+        if speaks_detail():
+            return detail(status, words, headers)
         return answer(outcome.failure(status, words, page_id=page_meant()), headers)
 
     async def unexpected(error: Exception) -> Response:
         log.error("request failed", exc_info=error, path=request.path)
         words = f"{who} failed on this request; its log has the details"
+        if speaks_detail():
+            return detail(500, words)
         return answer(outcome.failure(500, words, page_id=page_meant(), kind="worker"))
 
     app.register_error_handler(PenelopeError, penelope_error)

@@ -7,6 +7,7 @@ from importlib.metadata import version
 from typing import Any, Final
 
 from penelope.http.described import PREFER, ROUTES, TASK
+from penelope.http.described_runs import RUN_ROUTES
 from penelope.http.worker import Worker
 from penelope.pages.primitives.model import Primitive
 from penelope.pages.primitives.table import PRIMITIVES
@@ -66,7 +67,7 @@ ENVELOPE: Final = {
 
 def document(worker: Worker) -> dict[str, Any]:
     """The whole document, OpenAPI 3.1."""
-    paths: dict[str, Any] = dict(ROUTES)
+    paths: dict[str, Any] = {**ROUTES, **RUN_ROUTES}
     schemas: dict[str, Any] = {"Error": _error_schema(), "Accepted": _ACCEPTED, "Task": TASK}
     for primitive in PRIMITIVES.values():
         paths[f"{API}/{{page_id}}/{primitive.name}"] = {"post": _primitive(primitive, schemas)}

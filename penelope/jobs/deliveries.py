@@ -41,11 +41,14 @@ class Deliveries:
         clock: Clock,
         keys: Sequence[str],
         sweep_media: Callable[[float], Awaitable[object]],
+        run_client: httpx.AsyncClient | None = None,
     ) -> None:
+        """`client` POSTs the ends of jobs, `run_client` those of runs, which may go elsewhere; None: the same."""
         self.pending: set[str] = set()
         self.posts: Counter[tuple[str, str]] = Counter()
         self._nursery = nursery
         self._client = client
+        self._run_client = run_client or client
         self._ends = ends
         self._clock = clock
         self._keys = keys
@@ -110,7 +113,8 @@ class Deliveries:
         with trio.CancelScope(shield=not self._hurried) as scope:
             self._posting.add(scope)
             try:
-                posted = await delivery.post(self._client, job, keys=self._keys, due=due, clock=self._clock)
+                client = self._run_client if job.of_run else self._client
+                posted = await delivery.post(client, job, keys=self._keys, due=due, clock=self._clock)
                 self.posts[posted.entry.verdict, posted.entry.error_class or ""] += 1
                 after = transitions.attempted(job, posted.attempt)
                 if after is None:

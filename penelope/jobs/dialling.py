@@ -26,6 +26,7 @@ from penelope.pages.gate import own_addresses
 
 NEXT_ADDRESS_AFTER_S: Final = 0.25
 CLOSE_S: Final = 1.0
+LOOK_UP_S: Final = 5.0
 TRAIL: Final = "penelope.trail"  # the extension of a request that takes a `Trail`
 
 Dial = Callable[[str], Awaitable[httpcore.AsyncNetworkStream]]
@@ -59,6 +60,31 @@ async def resolve(host: str, port: int) -> list[str]:
 def _zoned(address: tuple[Any, ...]) -> str:
     text = str(address[0])
     return f"{text}%{address[3]}" if len(address) == 4 and address[3] and "%" not in text else text
+
+
+async def refusal_now(
+    rules: Rules, url: str, own: Callable[[], Collection[Address]] = own_addresses
+) -> str | None:
+    """Why a POST to this URL may not be made as things are now, in words; None: it may. When it is made, it is judged
+    anew.
+
+    Args:
+        url: one that can be called.
+    """
+    if rules.policy is Policy.ANY:
+        return None
+    parts = httpx.URL(url)
+    host = parts.raw_host.decode("ascii")
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        with trio.fail_after(LOOK_UP_S):
+            addresses = await resolve(host, port)
+    except trio.TooSlowError:
+        return f"{host} could not be looked up within {LOOK_UP_S:.0f} s"
+    except httpcore.ConnectError as error:
+        return f"{host} could not be looked up: {error.__cause__}"
+    mine = own()
+    return next(filter(None, (rules.refusal(host, port, address, mine) for address in addresses)), None)
 
 
 class Dialler(httpcore.TrioBackend):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+RUN_PREFIX: Final = "run_"
 MAX_TTL_S: Final = 600.0
 MAX_LIMIT_S: Final = 24 * 3600.0
 MAX_JOBS: Final = 1000
@@ -91,6 +92,11 @@ class Job:
     attempts: int = 0
     last_at: float | None = None
     error: str | None = None
+
+    @property
+    def of_run(self) -> bool:
+        """Whether it is no job, but the end of a run on its way to a webhook: `result` is then all that is POSTed."""
+        return self.job_id.startswith(RUN_PREFIX)
 
     @property
     def ended_at(self) -> float:

@@ -86,7 +86,7 @@ def _way(found: dict[str, str]) -> Way | None:
     if CALLBACK_HEADER in found and TTL_HEADER in found:
         raise BadOptions(f"{CALLBACK_HEADER} and {TTL_HEADER} are both given: a job has one way, never both")
     if CALLBACK_HEADER in found:
-        return Webhook(_url(found[CALLBACK_HEADER]))
+        return Webhook(checked_url(found[CALLBACK_HEADER], CALLBACK_HEADER))
     ttl = _seconds(found, TTL_HEADER, MAX_TTL_S)
     return None if ttl is None else Polling(ttl)
 
@@ -114,9 +114,17 @@ def _key(value: str) -> str:
     return value
 
 
-def _url(value: str) -> str:
+def checked_url(value: str, name: str) -> str:
+    """An address that can be called.
+
+    Args:
+        name: of the header or field that it came in, for the message.
+
+    Raises:
+        BadOptions: it is none.
+    """
     if reason := _fault(value):
-        raise BadOptions(f"{CALLBACK_HEADER} {reason}")
+        raise BadOptions(f"{name} {reason}")
     return value
 
 

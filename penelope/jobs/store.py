@@ -14,7 +14,15 @@ from penelope.errors import KeyReused, StoreFull, TooManyJobs
 from penelope.jobs import ledger
 from penelope.jobs.ledger import Entry
 from penelope.jobs.listing import Place
-from penelope.jobs.model import MAX_JOBS, MEDIA_AFTER_DELIVERY_S, START_KEEP_S, Job, Polling, Start
+from penelope.jobs.model import (
+    MAX_JOBS,
+    MEDIA_AFTER_DELIVERY_S,
+    RUN_PREFIX,
+    START_KEEP_S,
+    Job,
+    Polling,
+    Start,
+)
 from penelope.jobs.rows import COLUMNS, job_of, row_of
 from penelope.jobs.schedule import forget_at
 from penelope.store.database import Database
@@ -22,11 +30,18 @@ from penelope.store.database import Database
 # Two counts, each by its partial index: one with OR reads every row, and jobs past their time stay until the sweep.
 _HELD: Final = """
     SELECT (SELECT count(*) FROM jobs WHERE state = 'running')
-         + (SELECT count(*) FROM jobs WHERE forget_at > :now)
+         + (SELECT count(*) FROM jobs WHERE forget_at > :now AND of_run = 0)
 """
 _INSERT: Final = """
     INSERT INTO jobs (job_id, page_id, plugin, callback, ttl, request_id, state, started_at, limit_s, traceparent)
     VALUES (:job_id, :page_id, :plugin, :callback, :ttl, :request_id, 'running', :started_at, :limit_s, :traceparent)
+"""
+_INSERT_ENDED: Final = """
+    INSERT INTO jobs (job_id, page_id, plugin, callback, request_id, state, started_at, finished_at, forget_at,
+                      traceparent, of_run)
+    VALUES (:job_id, :page_id, :plugin, :callback, :request_id, :state, :started_at, :finished_at, :forget_at,
+            :traceparent, 1)
+    ON CONFLICT DO NOTHING RETURNING job_id
 """
 _FINISH: Final = """
     UPDATE jobs SET state = :state, finished_at = :finished_at, forget_at = :forget_at
@@ -76,11 +91,11 @@ _STARTS_OVER: Final = "FROM starts WHERE started_at <= :over"
 _LIST: Final = f"""
     SELECT {COLUMNS}, r.status, NULL AS result, NULL AS checkpoint
     FROM jobs j LEFT JOIN results r USING (job_id)
-    WHERE (:page_id IS NULL OR j.page_id = :page_id) AND (:plugin IS NULL OR j.plugin = :plugin)
+    WHERE j.of_run = 0 AND (:page_id IS NULL OR j.page_id = :page_id) AND (:plugin IS NULL OR j.plugin = :plugin)
       AND (:job_id IS NULL OR (j.started_at, j.job_id) < (:started_at, :job_id))
     ORDER BY j.started_at DESC, j.job_id DESC
 """
-_EXPIRED: Final = "SELECT job_id FROM jobs WHERE forget_at <= :now AND ttl IS NOT NULL"
+_EXPIRED: Final = "SELECT job_id FROM jobs WHERE forget_at <= :now AND of_run = 0 AND ttl IS NOT NULL"
 
 
 class JobStore:
@@ -138,7 +153,10 @@ class JobStore:
         """
 
         def save(connection: sqlite3.Connection) -> None:
-            _finish(connection, job)
+            if job.of_run:
+                insert_ended(connection, job)
+            else:
+                _finish(connection, job)
             if job.attempts:
                 connection.execute(_ATTEMPTED, row_of(job))
             ledger.insert(connection, posts)
@@ -162,12 +180,13 @@ class JobStore:
 
     async def settle(self, job_id: str, now: float, *, delivered: bool, posts: Iterable[Entry] = ()) -> None:
         """Forget a webhook job, but for the ledger's rows of its POSTs. Its media stays 5 minutes for the download when
-        delivered, else goes at once.
+        delivered, else goes at once; a run's files stay with the run.
         """
         until = now + MEDIA_AFTER_DELIVERY_S if delivered else now
 
         def settle(connection: sqlite3.Connection) -> None:
-            connection.execute(_MEDIA_FREE, {"job_id": job_id, "until": until})
+            if not job_id.startswith(RUN_PREFIX):
+                connection.execute(_MEDIA_FREE, {"job_id": job_id, "until": until})
             connection.execute(_DELETE, {"job_id": job_id})
             ledger.insert(connection, posts)
 
@@ -279,6 +298,13 @@ def _keep_start(connection: sqlite3.Connection, start: Start, job: Job) -> None:
     ).fetchone()
     if kept is None:
         raise KeyReused("Idempotency-Key was given before, and that start is not over yet")
+
+
+def insert_ended(connection: sqlite3.Connection, job: Job) -> None:
+    """Write the end of a run that is to be delivered, unless it is there."""
+    row = row_of(job)
+    if connection.execute(_INSERT_ENDED, row).fetchone() is not None:
+        connection.execute(_RESULT, row)
 
 
 def _finish(connection: sqlite3.Connection, job: Job) -> bool:

@@ -54,7 +54,7 @@ class Parts:
 
     Attributes:
         keys: that sign webhooks, the current one first.
-        rules: where webhooks may go.
+        rules, run_rules: where webhooks of jobs, and of runs, may go.
         page_memory_bytes: above which an idle page is purged.
     """
 
@@ -68,6 +68,7 @@ class Parts:
     stop_grace_s: float
     page_memory_bytes: int
     rules: Rules = ANYWHERE
+    run_rules: Rules = ANYWHERE
     transport: httpx.AsyncBaseTransport | None = None
     lag: LoopLag = field(default_factory=LoopLag)
 
@@ -84,6 +85,7 @@ class Supervisor:
         starts: under an Idempotency-Key, one at a time each.
         hurried: a stop was not waited for.
         drained: set once a stop has seen the last call end.
+        beside: how much else is in flight, each of another sort of work.
     """
 
     def __init__(self, parts: Parts, calls: trio.Nursery, deliveries: Deliveries, ends: JobEnds) -> None:
@@ -98,6 +100,7 @@ class Supervisor:
         self.drained = trio.Event()
         self.stop_asked = trio.Event()
         self.hurried = False
+        self.beside: list[Callable[[], int]] = []
         self._parts = parts
         self._calls = calls
         self._runner = Runner(
@@ -138,8 +141,8 @@ class Supervisor:
 
     @property
     def in_flight(self) -> int:
-        """Calls at work, running jobs among them, and webhook jobs not yet settled."""
-        return len(self.lives) + len(self.deliveries.pending)
+        """Calls at work, running jobs among them, webhook jobs not yet settled, and what else there is."""
+        return len(self.lives) + len(self.deliveries.pending) + sum(count() for count in self.beside)
 
     async def run_plain(self, call: Planned) -> Outcome:
         """Run a plain call and wait for its outcome. Cancelled while the call waits in line, the call leaves the line;
@@ -152,7 +155,7 @@ class Supervisor:
         self.refuse_when_unable()
         live, ticket = Live(call=call, since=self._parts.clock.now()), Ticket[Outcome]()
         name = f"call {call.what} on {call.page.page_id}"
-        self._spawn(self._runner.plain, live, ticket, name=name, **_bound(call))
+        self.spawn(self._runner.plain, live, ticket, name=name, **_bound(call))
         try:
             return await ticket.wait()
         except trio.Cancelled:
@@ -175,7 +178,7 @@ class Supervisor:
         live, ticket = Live(call=call, since=self._parts.clock.now()), Ticket[Job]()
         name = f"job {call.what} on {call.page.page_id}"
         start = None if turn is None else turn.start
-        self._spawn(self._runner.job, live, options, start, ticket, name=name, **_bound(call))
+        self.spawn(self._runner.job, live, options, start, ticket, name=name, **_bound(call))
         if turn is not None:
             ticket.then(turn.keep())
         return await ticket.wait()
@@ -216,7 +219,7 @@ class Supervisor:
             finally:
                 ticket.refuse(Stopping("the worker stops"))
 
-        self._spawn(run, name=name, request_id=request_id)
+        self.spawn(run, name=name, request_id=request_id)
         return await ticket.wait()
 
     def check_callback(self, asked: JobOptions | None) -> None:
@@ -260,7 +263,13 @@ class Supervisor:
         self._calls.cancel_scope.cancel(reason="second signal")
         self.deliveries.hurry()
 
-    def _spawn(self, function: Callable[..., Any], *arguments: Any, name: str, **bound: str) -> None:
+    def spawn(self, function: Callable[..., Any], *arguments: Any, name: str, **bound: str) -> None:
+        """Run something as the calls are run: a stop gives it its grace, and waits for its end. Immediate.
+
+        Args:
+            bound: what its log lines have in common.
+        """
+
         # In a context of its own: what a request left in its context variables (the whole request, its body included)
         # must neither be seen by the work nor live as long. Its ids go along, for the log.
         def spawn() -> None:
@@ -287,7 +296,11 @@ async def open_supervisor(parts: Parts) -> AsyncGenerator[Supervisor]:
     """
     ends = JobEnds(parts.store, parts.clock)
     to_deliver = await recover(parts.store, parts.media, parts.requests, parts.clock)
-    async with open_client(parts.transport, parts.rules) as client, trio.open_nursery() as children:
+    async with (
+        open_client(parts.transport, parts.rules) as client,
+        open_client(parts.transport, parts.run_rules) as run_client,
+        trio.open_nursery() as children,
+    ):
         children.start_soon(parts.requests.run, name="request log")
         children.start_soon(parts.clock.run, name="clock")
         children.start_soon(ends.retry, name="owed ends")
@@ -300,7 +313,13 @@ async def open_supervisor(parts: Parts) -> AsyncGenerator[Supervisor]:
         )
         async with trio.open_nursery() as delivering:
             deliveries = Deliveries(
-                delivering, client, ends, parts.clock, parts.keys, sweep_media=parts.media.sweep
+                delivering,
+                client,
+                ends,
+                parts.clock,
+                parts.keys,
+                sweep_media=parts.media.sweep,
+                run_client=run_client,
             )
             supervisor: Supervisor = await children.start(_run_calls, parts, deliveries, ends, name="calls")
             for job in to_deliver:

@@ -47,6 +47,8 @@ def shown(job: Job, now: float) -> bytes:
 
 def posted(job: Job, now: float) -> bytes:
     """What the next POST carries: the job as a poll would show it, that attempt counted. UTF-8."""
+    if job.of_run:
+        return (job.result or "").encode()
     return shown(replace(job, attempts=job.attempts + 1), now)
 
 

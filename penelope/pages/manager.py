@@ -5,7 +5,7 @@ Source: contract, sections 3 (ops) and 4 (leases).
 
 import re
 import secrets
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -43,7 +43,11 @@ class Page:
 
 
 class PageManager:
-    """The worker's pages."""
+    """The worker's pages.
+
+    Attributes:
+        on_change: called when a page's holder is another one.
+    """
 
     def __init__(
         self, driver: Driver, clock: Clock, *, max_pages: int, keep_cookies: KeepCookies, cookies: str | None
@@ -53,9 +57,22 @@ class PageManager:
         self._max_pages = max_pages
         self._cookies = CookieKeeper(driver, keep_cookies, cookies)
         self._pages: dict[str, Page] = {}
+        self.on_change: Callable[[], None] = lambda: None
 
     def __iter__(self) -> Iterator[Page]:
         return iter(list(self._pages.values()))
+
+    def _changed(self) -> None:
+        self.on_change()
+
+    @property
+    def room(self) -> int:
+        """How many pages may still be opened; immediate."""
+        return self._max_pages - len(self._pages)
+
+    def find(self, page_id: str) -> Page | None:
+        """The page, open or being opened; None: there is none. Immediate."""
+        return self._pages.get(page_id)
 
     def get(self, page_id: str) -> Page:
         """Immediate.
@@ -93,7 +110,7 @@ class PageManager:
         if len(self._pages) >= self._max_pages:
             raise Conflict(f"{len(self._pages)} pages are open, which is all that MAX_PAGES allows")
         now = self._clock.now()
-        page = Page(page_id=page_id, line=Line(page_id), created_at=now, last_used_at=now)
+        page = Page(page_id=page_id, line=Line(page_id, self._changed), created_at=now, last_used_at=now)
         self._pages[page_id] = page
         try:
             page.tab = await self.driver.open_tab(page_id, url)

@@ -40,7 +40,8 @@ _GET = "SELECT * FROM media WHERE token = :token AND (expires_at IS NULL OR expi
 _CONSUME = "DELETE FROM media WHERE token = :token RETURNING file, size"
 _EXPIRED = "DELETE FROM media WHERE expires_at <= :now RETURNING token, file, size"
 _ORPHANS = """
-    DELETE FROM media WHERE job_id IS NOT NULL AND job_id NOT IN (SELECT job_id FROM jobs) RETURNING file
+    DELETE FROM media WHERE job_id IS NOT NULL AND job_id NOT IN (SELECT job_id FROM jobs)
+    AND job_id NOT IN (SELECT run_id FROM runs) RETURNING file
 """
 
 log = structlog.get_logger("penelope.media")

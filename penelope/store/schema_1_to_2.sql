@@ -17,6 +17,7 @@ CREATE TABLE jobs_2 (
     error       TEXT,                           -- why it did not deliver
     limit_s     REAL CHECK (limit_s > 0),       -- past which its plugin is ended; NULL: no limit
     traceparent TEXT,                           -- of the request that started it
+    of_run      INTEGER NOT NULL DEFAULT 0 CHECK (of_run IN (0, 1)),  -- 1: no job, but a run's end on its way
     CHECK ((callback IS NULL) <> (ttl IS NULL)),
     CHECK ((state = 'running') = (finished_at IS NULL)),
     CHECK ((state = 'running') = (forget_at IS NULL)),
@@ -32,7 +33,7 @@ DROP TABLE jobs;
 ALTER TABLE jobs_2 RENAME TO jobs;
 
 CREATE UNIQUE INDEX jobs_one_running_a_page ON jobs (page_id) WHERE state = 'running';
-CREATE INDEX jobs_by_forget_at ON jobs (forget_at) WHERE forget_at IS NOT NULL;
+CREATE INDEX jobs_by_forget_at ON jobs (forget_at) WHERE forget_at IS NOT NULL AND of_run = 0;
 
 -- The starts that came with an Idempotency-Key. Nothing of the job but its id: the answer is made anew from the request
 -- that repeats it, so nothing that a client said outlives the job.
@@ -65,3 +66,40 @@ CREATE TABLE deliveries (
 
 CREATE INDEX deliveries_by_at ON deliveries (at);
 CREATE UNIQUE INDEX deliveries_by_job ON deliveries (job_id, attempt, at);
+
+-- Runs: queued calls that find their own page.
+CREATE TABLE runs (
+    number          INTEGER PRIMARY KEY AUTOINCREMENT,      -- the order of arrival
+    run_id          TEXT NOT NULL UNIQUE CHECK (length(run_id) = 16 AND run_id GLOB 'run_*'),
+    state           TEXT NOT NULL CHECK (state IN ('queued', 'running', 'succeeded', 'failed', 'cancelled')),
+    request         TEXT NOT NULL,              -- what was submitted, JSON
+    agent_id        TEXT NOT NULL,              -- what does it
+    timeout_s       REAL NOT NULL CHECK (timeout_s > 0),    -- of its work
+    request_id      TEXT NOT NULL,
+    traceparent     TEXT,
+    session_id      TEXT,                       -- a label of the client's
+    webhook         TEXT,                       -- where its end is POSTed
+    events          TEXT,                       -- of which ends it is told; NULL: of all
+    key             TEXT,                       -- what makes a repeated submit the same one, hashed
+    page_id         TEXT,                       -- that it works, or worked
+    created_at      REAL NOT NULL,
+    started_at      REAL,
+    completed_at    REAL,
+    percentage      REAL NOT NULL DEFAULT 0 CHECK (percentage BETWEEN 0 AND 100),
+    step            TEXT,
+    steps_completed INTEGER NOT NULL DEFAULT 0,
+    steps_total     INTEGER,
+    error           TEXT,
+    CHECK ((state IN ('queued', 'running')) = (completed_at IS NULL)),
+    CHECK (state <> 'queued' OR started_at IS NULL),
+    CHECK (state NOT IN ('running', 'succeeded') OR started_at IS NOT NULL)
+) STRICT;
+
+CREATE UNIQUE INDEX runs_by_key ON runs (key) WHERE key IS NOT NULL;
+CREATE INDEX runs_not_over ON runs (number) WHERE completed_at IS NULL;
+CREATE INDEX runs_by_completed_at ON runs (completed_at) WHERE completed_at IS NOT NULL;
+
+CREATE TABLE run_results (
+    run_id TEXT PRIMARY KEY REFERENCES runs (run_id) ON DELETE CASCADE,
+    body   TEXT NOT NULL                        -- JSON
+) STRICT;

@@ -68,6 +68,13 @@ GOOD: list[tuple[str, str, str, Any]] = [
     ("WEBHOOK_POLICY", "lan", "webhook_policy", "lan"),
     ("PENELOPE_WEBHOOK_POLICY", "public", "webhook_policy", "public"),
     ("WEBHOOK_ALLOW", "", "webhook_allow", ()),
+    ("PENELOPE_RUNS_AUTH", "loopback", "runs_auth", "loopback"),
+    ("RUNS_MAX_CONCURRENT", "3", "runs_max_concurrent", 3),
+    ("RUNS_MAX_QUEUED", "7", "runs_max_queued", 7),
+    ("RUNS_MAX_QUEUED", "", "runs_max_queued", None),
+    ("RUNS_TIMEOUT_S", "60", "runs_timeout_s", 60.0),
+    ("RUNS_WEBHOOK_POLICY", "lan", "runs_webhook_policy", "lan"),
+    ("PENELOPE_RUNS_RESUME_QUEUED", "0", "runs_resume_queued", False),
     ("WEBHOOK_ALLOW", "nas.lan, 10.0.0.0/8,", "webhook_allow", ("nas.lan", "10.0.0.0/8")),
     (
         "PENELOPE_WEBHOOK_ALLOW",
@@ -94,6 +101,12 @@ BAD: list[tuple[str, str]] = [
     *(("MEDIA_MAX_MB", bad) for bad in ("", "-1", "nan", "4G")),
     *(("PAGE_MEMORY_MB", bad) for bad in ("", "0", "-1", "nan", "1G")),
     *(("WEBHOOK_POLICY", bad) for bad in ("", "none", "LAN")),
+    *(("PENELOPE_RUNS_AUTH", bad) for bad in ("", "none", "Loopback")),
+    *(("RUNS_MAX_CONCURRENT", bad) for bad in ("", "0", "-1", "1001")),
+    *(("RUNS_MAX_QUEUED", bad) for bad in ("0", "x", "1e2")),
+    *(("RUNS_TIMEOUT_S", bad) for bad in ("", "0", "-1", "nan", "inf", "604801")),
+    *(("RUNS_WEBHOOK_POLICY", bad) for bad in ("", "private")),
+    *(("RUNS_RESUME_QUEUED", bad) for bad in ("", "perhaps")),
     *(
         ("WEBHOOK_ALLOW", bad)
         for bad in (

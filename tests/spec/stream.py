@@ -79,11 +79,15 @@ async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[str]:  # noqa: A
 
 @asynccontextmanager
 async def viewing(
-    client: httpx.AsyncClient, job_id: str, last_id: str | None = None, **headers: Any
+    client: httpx.AsyncClient,
+    job_id: str,
+    last_id: str | None = None,
+    path: str | None = None,
+    **headers: Any,
 ) -> AsyncGenerator[Events]:
-    """A viewer, who reads as long as the block lasts."""
+    """A viewer, who reads as long as the block lasts; of a job, or of what is at `path`."""
     given = headers | ({} if last_id is None else {"Last-Event-ID": last_id})
-    async with client.stream("GET", f"/api/v1/jobs/{job_id}/events", headers=given) as response:
+    async with client.stream("GET", path or f"/api/v1/jobs/{job_id}/events", headers=given) as response:
         events = Events(response)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(events.read)

@@ -362,7 +362,8 @@ async def test_missed_attempts_collapse_into_one(
         await life.stop()
     await trio.sleep(up - trio.current_time())
     async with live(world) as life:
-        assert (up > 610) == await life.gone(job)
+        if not 600 < up < 610:  # in between, its last attempt is being made, and then it is gone
+            assert (up > 610) == await life.gone(job)
         await trio.sleep(700)
         assert await life.gone(job)
     assert expected == at(receiver, job)

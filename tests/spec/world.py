@@ -7,6 +7,7 @@ import shutil
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,12 +18,15 @@ from penelope.births import watch_births
 from penelope.clock import Clock
 from penelope.http.app import create_app
 from penelope.http.worker import Worker
+from penelope.jobs.dialling import refusal_now
 from penelope.jobs.ledger import Ledger
 from penelope.jobs.screening import rules
 from penelope.jobs.store import JobStore
 from penelope.jobs.supervisor import Parts, Supervisor, open_supervisor
 from penelope.main import COOKIES, MIB
 from penelope.pages.manager import MAIN, PageManager
+from penelope.runs.service import Limits, Runs, open_runs
+from penelope.runs.store import RunStore
 from penelope.settings import Settings
 from penelope.store.database import Database, open_database
 from penelope.store.lock import hold_store
@@ -33,6 +37,7 @@ from tests.spec.asgi import AppTransport
 from tests.spec.fakes import FakeDriver, FakePage, FakeTab
 from tests.spec.plugins import REGISTRY
 from tests.spec.receiver import URL, Receiver
+from tests.spec.works import plan
 
 KEY = "a-key-of-the-tests-0123456789"
 EPOCH = 1_800_000_000.0  # what the wall shows when Trio's clock shows 0
@@ -176,7 +181,15 @@ async def live(world: World) -> AsyncGenerator[Life]:
                 rules=rules(settings.webhook_policy, settings.webhook_allow, (settings.host, settings.port)),
                 transport=world.receiver,
             )
-            async with open_supervisor(parts) as supervisor:
+            limits = Limits(
+                concurrent=settings.runs_max_concurrent,
+                admitted=settings.runs_admitted,
+                resume=settings.runs_resume_queued,
+            )
+            async with (
+                open_supervisor(parts) as supervisor,
+                open_runs(Runs(supervisor, parts, REGISTRY, RunStore(database), plan, limits)) as runs,
+            ):
                 worker = Worker(
                     settings=settings,
                     registry=REGISTRY,
@@ -187,6 +200,9 @@ async def live(world: World) -> AsyncGenerator[Life]:
                     requests=parts.requests,
                     ledger=parts.ledger,
                     supervisor=supervisor,
+                    runs=runs,
+                    planner=plan,
+                    screen=partial(refusal_now, parts.run_rules),
                     started_at=clock.now(),
                     births=births,
                 )

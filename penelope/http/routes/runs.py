@@ -1,0 +1,167 @@
+"""Runs: the second front, in the public server's own shapes: no envelope, errors as `{"detail": …}`.
+
+Source: contract, section 10; the owner's documents on runs.
+"""
+
+import re
+from typing import Any, Final
+
+from quart import Blueprint, Response, request
+
+from penelope import jsontext
+from penelope.errors import BadParameter, NotFound, RunRefused
+from penelope.http import prefer, reading
+from penelope.http.envelope import detail, json_response
+from penelope.http.run_stream import RunViewer
+from penelope.http.streaming import stream
+from penelope.http.worker import Worker
+from penelope.jobs import trace
+from penelope.runs import events, model, service, submission, views
+from penelope.runs.model import Run, RunState
+
+PAGE_SIZE: Final = 20
+MAX_PAGE_SIZE: Final = 100
+_RUN_ID: Final = re.compile(r"run_[0-9a-f]{12}", re.ASCII)
+_WHOLE: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
+
+
+def blueprint(worker: Worker) -> Blueprint:
+    """The routes under `/api/v1/runs`."""
+    routes = Blueprint("runs", __name__)
+    at = views.RUNS_PATH
+
+    @routes.post(at)
+    async def submit() -> Response:
+        run = await _submit(worker)
+        run = await _waited(worker, run)
+        body = views.submitted(run, _base())
+        headers = {"Location": body["poll_url"], "Retry-After": "2", **_applied()}
+        return _json(body, 202, headers)
+
+    @routes.get(at)
+    async def listed() -> Response:
+        state, page, page_size = _state(), _number("page", 1, 10**18), _number("page_size", 20, MAX_PAGE_SIZE)
+        found, total = await worker.runs.page(state, request.args.get("session_id"), page, page_size)
+        return _json(views.listed([_status(worker, run) for run in found], total, page, page_size))
+
+    @routes.get(f"{at}/<run_id>")
+    async def status(run_id: str) -> Response:
+        run = await _waited(worker, await _run(worker, run_id))
+        return _json(_status(worker, run), headers=_applied())
+
+    @routes.get(f"{at}/<run_id>/result")
+    async def result(run_id: str) -> Response:
+        run = await _waited(worker, await _run(worker, run_id, whole=True), whole=True)
+        if not run.state.over:
+            return detail(409, f"Job is not complete. Current status: {run.state.value}", _applied())
+        return json_response(views.result(run), headers=_applied())
+
+    @routes.post(f"{at}/<run_id>/cancel")
+    async def cancel(run_id: str) -> Response:
+        await _run(worker, run_id)
+        run = await worker.supervisor.run_apart(
+            lambda: worker.runs.cancel(run_id), name=f"cancel {run_id}", request_id=reading.request_id()
+        )
+        return _json(_status(worker, run))
+
+    @routes.delete(f"{at}/<run_id>")
+    async def delete(run_id: str) -> Response:
+        await _run(worker, run_id)
+        await worker.runs.delete(run_id)
+        return Response(b"", 204)
+
+    @routes.get(f"{at}/<run_id>/stream")
+    async def watch(run_id: str) -> Response:
+        run = await _run(worker, run_id)
+        seen = events.seen(request.headers.getlist("Last-Event-ID"))
+        if run.state.over and seen == int(events.END_ID):
+            return Response(b"", 204)  # an EventSource stops then; after a 200 it would come again
+        viewer = RunViewer(worker.runs, worker.clock, run_id, seen)
+        return stream(viewer, on_end=worker.touch, name=f"viewer of {run_id}")
+
+    return routes
+
+
+async def _submit(worker: Worker) -> Run:
+    worker.supervisor.refuse_when_unable()
+    asked = submission.read(await _body())
+    planned = worker.planner(asked)
+    webhook = submission.webhook_of(asked, planned)
+    if webhook is not None and (refusal := await worker.screen(webhook)) is not None:
+        raise RunRefused(f"webhook_url: {refusal}")
+    key = submission.key_of(asked, request.headers.getlist("Idempotency-Key"), planned.scope)
+    run = Run(
+        run_id=service.new_id(),
+        request=asked.model_dump_json(exclude_none=True),
+        agent_id=planned.work.agent_id,
+        timeout_s=submission.timeout_of(asked, planned, worker.settings.runs_timeout_s),
+        request_id=reading.request_id(),
+        traceparent=trace.parse(request.headers.getlist(trace.HEADER)),
+        created_at=worker.clock.now(),
+        session_id=asked.session_id,
+        webhook=webhook,
+        events=planned.events,
+        key=None if key is None else model.scoped_key(*key, asked.session_id),
+    )
+    return await worker.runs.submit(run, planned.work)
+
+
+async def _body() -> Any:
+    try:
+        return jsontext.loads(await request.get_data(cache=False, as_text=False))
+    except ValueError as error:
+        raise RunRefused(f"the body is not JSON: {error}") from error
+
+
+async def _run(worker: Worker, run_id: str, *, whole: bool = False) -> Run:
+    run = await worker.runs.get(run_id, whole=whole) if _RUN_ID.fullmatch(run_id) else None
+    if run is None:
+        raise NotFound(f"Job not found: {run_id[:100]}")
+    return run
+
+
+async def _waited(worker: Worker, run: Run, *, whole: bool = False) -> Run:
+    """The run as it is once it is over, or once its client's patience is."""
+    seconds = prefer.wait(request.headers.getlist(prefer.PREFER))
+    if not seconds or run.state.over:
+        return run
+    await worker.runs.wait(run.run_id, seconds)
+    worker.touch()
+    return await worker.runs.get(run.run_id, whole=whole) or run
+
+
+def _applied() -> dict[str, str]:
+    return dict(prefer.applied(prefer.wait(request.headers.getlist(prefer.PREFER))))
+
+
+def _status(worker: Worker, run: Run) -> dict[str, Any]:
+    entry = worker.runs.entry(run.run_id)
+    return views.status(run, None if entry is None else entry.far)
+
+
+def _state() -> RunState | None:
+    given = request.args.get("status")
+    if not given:
+        return None
+    try:
+        return RunState(given)
+    except ValueError:
+        known = [state.value for state in RunState]
+        raise BadParameter(f"Invalid status: {given[:50]}. Valid values: {known}") from None
+
+
+def _number(name: str, default: int, most: int) -> int:
+    given = request.args.get(name)
+    if given is None:
+        return default
+    if not _WHOLE.fullmatch(given) or not 1 <= int(given) <= most:
+        raise RunRefused(f"{name}: a whole number from 1 to {most} is needed")
+    return int(given)
+
+
+def _base() -> str:
+    return f"{request.scheme}://{request.headers.get('Host', request.host)}"
+
+
+def _json(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return json_response(jsontext.dumps(body).encode(), status, headers)
