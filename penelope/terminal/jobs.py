@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -30,21 +31,19 @@ async def show_list(client: AsyncClient, filters: Mapping[str, object], *, as_js
     if not jobs:
         note("the worker holds no such job" if any(filters.values()) else "the worker holds no job")
         return
-    heads = ("job", "state", "status", "plugin", "page", "started", "took", "kept for", "to")
-    say(shown.table(heads, (_row(job) for job in jobs), folds=("plugin", "page", "to")))
+    heads = ("job", "state", "started", "took", "plugin", "to")
+    say(shown.table(heads, (_row(job) for job in jobs), folds=("plugin", "to")))
 
 
 def _row(job: Job) -> Iterable[str | Text]:
+    status = "" if job.status is None else f" {job.status}"
     return (
         job.job_id,
-        Text(job.state, style=STYLES.get(job.state, "")),
-        "" if job.status is None else str(job.status),
-        job.plugin,
-        job.page_id,
+        Text(f"{job.state}{status}", style=STYLES.get(job.state, "")),
         moment(job.started_at),
         took(job),
-        duration(job.expires_in),
-        "" if job.callback is None else one_line(job.callback),
+        f"{job.plugin} on {job.page_id}",
+        "" if job.callback is None else one_line(urlsplit(job.callback).netloc.rpartition("@")[2]),
     )
 
 
@@ -124,9 +123,9 @@ def took(job: Job) -> str:
 
 
 def moment(epoch: float) -> str:
-    """Epoch seconds as a local time; of today without the day."""
+    """Epoch seconds as a local time; of today without the day, which is of the last week."""
     when, now = time.localtime(epoch), time.localtime()
-    return time.strftime("%H:%M:%S" if when[:3] == now[:3] else "%Y-%m-%d %H:%M:%S", when)
+    return time.strftime("%H:%M:%S" if when[:3] == now[:3] else "%m-%d %H:%M", when)
 
 
 def print_json(value: object) -> None:

@@ -23,21 +23,22 @@ async def show(client: AsyncClient, filters: Mapping[str, object], *, as_json: b
     if not posts:
         note("there was no such POST in the last 7 days")
         return
-    heads = ("at", "job", "attempt", "receiver", "address", "answer", "took", "verdict", "error")
-    say(shown.table(heads, (_row(one) for one in posts), folds=("receiver", "address", "error")))
+    heads = ("at", "job", "attempt", "verdict", "took", "receiver", "answer")
+    say(shown.table(heads, (_row(one) for one in posts), folds=("receiver", "answer")))
     if answer.get("next_cursor"):
         note("there are more; --limit shows up to 1000")
 
 
 def _row(one: Posted) -> Iterable[str | Text]:
+    receiver = one_line(one.receiver)
+    if one.address and not receiver.startswith((one.address, f"[{one.address}]")):
+        receiver += f" at {one.address}"
     return (
         moment(one.at),
         one.job_id,
         str(one.attempt),
-        one_line(one.receiver),
-        one.address or "",
-        "" if one.status is None else str(one.status),
-        duration(one.took_s),
         Text(one.verdict, style=STYLES.get(one.verdict, "")),
-        one_line(one.error or ""),
+        duration(one.took_s),
+        receiver,
+        str(one.status) if one.error is None else one_line(f"{one.error_class}: {one.error}"),
     )

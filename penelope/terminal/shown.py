@@ -16,6 +16,7 @@ SHORT: Final = 200  # characters of a value that stands in a line
 MOST_ROWS: Final = 40  # in a terminal; what is no terminal gets all
 MOST_LINES: Final = 60
 MOST_COLUMNS: Final = 8
+FOLDED: Final = 12  # characters of a column that folds, at least
 
 
 def answer(fields: Mapping[str, Any], *, all_of_it: bool) -> RenderableType:
@@ -105,7 +106,12 @@ def table(
     names = list(heads)
     kept = [at for at in range(len(names)) if any(row[at] for row in cells)]
     made = Table(
-        *(Column(names[at], no_wrap=names[at] not in folds, overflow="fold") for at in kept),
+        *(
+            Column(
+                names[at], no_wrap=names[at] not in folds, overflow="fold", min_width=_least(names[at], folds)
+            )
+            for at in kept
+        ),
         box=None,
         pad_edge=False,
         header_style="dim",
@@ -113,6 +119,10 @@ def table(
     for row in cells:
         made.add_row(*(Text(one) if isinstance(one, str) else one for one in (row[at] for at in kept)))
     return made
+
+
+def _least(name: str, folds: Collection[str]) -> int | None:
+    return FOLDED if name in folds else None
 
 
 def _cut(shown: RenderableType, left: int, what: str) -> RenderableType:

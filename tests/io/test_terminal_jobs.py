@@ -121,8 +121,9 @@ class TestList:
         text = await printed("jobs", "list", "--plugin", "tested/fail", worker=shared_worker, cwd=tmp_path)
         both = await printed("jobs", "list", "--state", "done", worker=shared_worker, cwd=tmp_path)
 
-        assert text.splitlines()[0].split()[:4] == ["job", "state", "status", "plugin"]
-        assert re.search(rf"^{second}  done +409 +tested/fail +main ", text, re.MULTILINE)
+        assert ["job", "state", "started", "took", "plugin"] == text.splitlines()[0].split()
+        row = rf"^{second}  done 409  \d\d:\d\d:\d\d  \d\.\d s +tested/fail on main$"
+        assert re.search(row, text, re.MULTILINE)
         assert first not in text
         assert both.index(second) < both.index(first)
         assert ESCAPE not in both
@@ -176,7 +177,9 @@ class TestDeliveries:
         shown = json.loads(await printed(*words, "--json", worker=shared_worker, cwd=tmp_path))
 
         there = re.escape(f"127.0.0.1:{receiver.port}")
-        assert re.search(rf"  {job_id}  1 +{there}  127\.0\.0\.1  403 +\d\.\d s  give up", text)
+        assert re.search(
+            rf"  {job_id}  1 +give up  \d\.\d s  {there}  http_4xx: answered 403$", text, re.MULTILINE
+        )
         assert [(job_id, 403)] == [(one["job_id"], one["status"]) for one in shown["deliveries"]]
 
     async def test_none_is_said_aside(self, shared_worker: WorkerProcess, tmp_path: Path) -> None:
