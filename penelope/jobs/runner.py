@@ -1,9 +1,8 @@
 """Runs one call, plain or as a job, in a task of the supervisor's: claim, run, store, hand over.
 
-Source: contract, sections 2, 5 and 8; design, section 4.
+Source: contract, sections 2, 5, 8 and 11; design, section 4.
 """
 
-import os
 import secrets
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,10 +12,11 @@ import structlog
 import trio
 
 from penelope.clock import Clock
-from penelope.errors import Stopping, StoreBusy, StoreFull, TimedOut
+from penelope.errors import Stopping, TimedOut
 from penelope.jobs import transitions
 from penelope.jobs.calls import Live
 from penelope.jobs.ends import JobEnds
+from penelope.jobs.host import CallHost
 from penelope.jobs.model import Job, Start, State, Webhook
 from penelope.jobs.options import JobOptions
 from penelope.jobs.store import JobStore
@@ -27,12 +27,10 @@ from penelope.pages.claim import Holder
 from penelope.pages.driver import Tab
 from penelope.pages.manager import PageManager
 from penelope.pages.work import Done, mend, work
-from penelope.plugin import Host, MediaLink
 from penelope.store.media import MediaStore
 from penelope.store.request_log import Entry, RequestLog
 
 JOB_ID_BYTES: Final = 8
-MAX_NOTE_CHARS: Final = 200
 STORE_GRACE_S: Final = 15.0
 # Playwright has no limit of its own for `evaluate`, `title` and others; where it has one, that one comes first.
 LIMIT_SLACK_S: Final = 1.0
@@ -233,36 +231,6 @@ class Runner:
                 duration_s=None if phase == "begin" else now - live.since,
             )
         )
-
-
-class CallHost(Host):
-    """The worker's side of one call: what its plugin asks for is done here, in Trio."""
-
-    def __init__(self, live: Live, store: JobStore, media: MediaStore) -> None:
-        self._live = live
-        self._store = store
-        self._media = media
-
-    async def progress(self, fraction: float, note: str) -> None:
-        self._live.fraction, self._live.note = fraction, note[:MAX_NOTE_CHARS]
-        if self._live.watched is not None:
-            self._live.watched.progressed(fraction, self._live.note)
-        await trio.lowlevel.checkpoint()
-
-    async def checkpoint(self, text: str) -> None:
-        if self._live.job_id is None:
-            await trio.lowlevel.checkpoint()
-            return
-        self._live.checkpoint = text
-        try:
-            await self._store.checkpoint(self._live.job_id, text)
-        except (StoreBusy, StoreFull) as exc:  # an older one stays; the plugin's work is worth more
-            log.warning("checkpoint not stored", job_id=self._live.job_id, error=exc.message)
-
-    async def media(
-        self, source: "bytes | str | os.PathLike[str]", filename: str, content_type: str
-    ) -> MediaLink:
-        return await self._media.put(source, filename, content_type, self._live.job_id)
 
 
 def _refuse(ticket: Ticket[Any], error: Exception) -> None:
