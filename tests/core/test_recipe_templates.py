@@ -264,6 +264,12 @@ def test_nothing_gets_out(source: str) -> None:
         template.value({"input": ACCOUNT, "config": {}})
 
 
+def deep(inside: Any, levels: int = 500) -> Any:
+    for _ in range(levels):
+        inside = [inside]
+    return inside
+
+
 GREEDY = [
     "{{ 'a' * 10**9 }}",
     "{{ 'a' * 1000 * 1000 * 1000 }}",
@@ -284,6 +290,7 @@ GREEDY = [
     "{{ 1.5 | round(10000000, 'ceil') }}",
     "{{ range(9) | batch(10**9, 'x') }}",
     "{{ [1] | tojson(indent=10**9) }}",
+    "{{ deep | tojson(indent=8) }}",
     "{{ big | list }}",
     "{{ big | sort }}",
     "{{ big ~ big ~ big ~ big ~ big }}",
@@ -301,7 +308,7 @@ GREEDY = [
 @pytest.mark.parametrize("source", GREEDY, ids=[source[:60] for source in GREEDY])
 def test_nothing_makes_too_much(source: str) -> None:
     """A rendering pays for what it makes, before it makes it, and ends in time."""
-    names = {"big": "x" * 8 * 2**20, "numbers": list(range(-100_000, 0))}
+    names = {"big": "x" * 8 * 2**20, "numbers": list(range(-100_000, 0)), "deep": deep(list(range(10_000)))}
     began = time.monotonic()
 
     with pytest.raises((TemplateFailed, BadTemplate)):
@@ -326,12 +333,8 @@ def test_what_is_nested_too_deeply_is_no_template(source: str) -> None:
 
 
 def test_a_deep_value_is_refused() -> None:
-    deep: Any = []
-    for _ in range(5000):
-        deep = [deep]
-
     with pytest.raises(TemplateFailed, match="nested too deeply"):
-        value("{{ deep }}", deep=deep)
+        value("{{ it }}", it=deep([], 5000))
 
 
 def test_the_limits_are_wide_enough_for_work() -> None:

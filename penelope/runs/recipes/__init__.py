@@ -3,6 +3,7 @@
 pure:  model      what a recipe is, and how its file looks
        document   YAML that knows on which line each of its values stands
        budget     how much a template may make
+       values     values as JSON has them
        filters    what a template may do with its values
        sandbox    the language of the templates, which reaches values and nothing else
        templates  templates in a tree of values, and what they give

@@ -62,6 +62,19 @@ def spend(amount: int) -> None:
     (_current.get() or Budget()).spend(amount)
 
 
+def joined(chunks: Iterable[str]) -> str:
+    """The chunks as one text, each paid for before the next is made.
+
+    Raises:
+        TooMuch: it is longer than what is left.
+    """
+    kept = []
+    for chunk in chunks:
+        spend(len(chunk))
+        kept.append(chunk)
+    return "".join(kept)
+
+
 def counted(items: Iterable[Any]) -> Iterator[Any]:
     """The items, paid for one by one.
 

@@ -5,13 +5,12 @@ Source: docs/recipes.md, "Files".
 
 import csv
 import io
-import json
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from penelope.runs.recipes.budget import counted, spend
-from penelope.runs.recipes.filters import text
 from penelope.runs.recipes.model import FileOptions
+from penelope.runs.recipes.values import text, written
 
 TEXT: Final = "text/plain; charset=utf-8"
 JSON: Final = "application/json"
@@ -31,7 +30,7 @@ def made(options: FileOptions) -> tuple[bytes, str]:
     elif "csv" in options.model_fields_set:
         content, content_type = _table(options.csv, options.columns, options.spreadsheet), CSV
     else:
-        content, content_type = json.dumps(options.json_, ensure_ascii=False, indent=2) + "\n", JSON
+        content, content_type = written(options.json_, 2) + "\n", JSON
     # A page's title may hold a lone surrogate, which has no bytes in UTF-8.
     return content.encode("utf-8", "replace"), options.content_type or content_type
 

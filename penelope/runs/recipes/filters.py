@@ -7,13 +7,11 @@ that pad or repeat without measure.
 
 import functools
 import html
-import json
-import math
 import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, cast
 
-from jinja2 import Undefined, pass_environment
+from jinja2 import pass_environment
 from jinja2.environment import Environment
 from jinja2.filters import FILTERS as DEFAULT_FILTERS
 from jinja2.filters import do_batch, do_round, do_sum, make_attrgetter
@@ -21,90 +19,14 @@ from jinja2.tests import TESTS as DEFAULT_TESTS
 
 from penelope import jsontext
 from penelope.runs.recipes.budget import counted, few, spend
+from penelope.runs.recipes.values import kind, plain, small, text, written
 
 Filter = Callable[..., Any]
 
 MAX_DIGITS: Final = 20  # `round` to more, and a batch or a `%` of more than 999, is nobody's intention
 MAX_WIDTH: Final = 999
+MAX_INDENT: Final = 8
 _CONVERSION: Final = re.compile(r"%(?:%|[-+ 0#]{0,5}(\d{0,3})(?:\.(\d{1,3}))?[sdifeEgGxXo])")
-
-
-def plain(value: Any) -> Any:
-    """A value as JSON has it, a copy; ranges and tuples as lists.
-
-    Raises:
-        TypeError: a value that JSON has not; or one that is not there.
-        ValueError: a number that JSON has not.
-        TooMuch: it is larger than what is left of the budget.
-    """
-    match value:
-        case Undefined():
-            raise TypeError(value._undefined_message)
-        case None | bool():
-            return value
-        case int():
-            return small(value)
-        case float():
-            if not math.isfinite(value):
-                raise ValueError("the number is not finite")
-            return value
-        case str():
-            spend(len(value))
-            return str(value)
-        case dict():
-            spend(len(value))
-            return {_key(key): plain(part) for key, part in value.items()}
-        case list() | tuple():
-            spend(len(value))
-            return [plain(part) for part in value]
-        case range():
-            return [plain(part) for part in counted(value)]
-    raise TypeError(f"{kind(value)} is no value")
-
-
-def kind(value: Any) -> str:
-    """What a value is, in words of JSON's."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "true or false"
-        case int() | float():
-            return "a number"
-        case str():
-            return "a text"
-        case list() | tuple() | range():
-            return "a list"
-        case dict():
-            return "an object"
-    return f"a {type(value).__name__}"
-
-
-def _key(key: Any) -> str:
-    if not isinstance(key, str):
-        raise TypeError(f"the key {key!r:.40} is no text")
-    spend(len(key))
-    return key
-
-
-def small(number: int) -> int:
-    """Raises: ValueError: it has more digits than anybody needs; such numbers grow by themselves."""
-    if number.bit_length() > 512:
-        raise ValueError("the number is too large")
-    return number
-
-
-def text(value: Any) -> str:
-    """A value inside of a text: a text as it is, anything else as JSON.
-
-    Raises:
-        TypeError, ValueError, TooMuch: as `plain`.
-    """
-    if isinstance(value, str):
-        return str(value)
-    made = jsontext.dumps(plain(value))
-    spend(len(made))
-    return made
 
 
 @pass_environment
@@ -144,13 +66,9 @@ def _format(pattern: Any, *values: Any) -> str:
 
 
 def _tojson(value: Any, indent: int | None = None) -> str:
-    if indent is not None and not 0 <= indent <= 8:
-        raise ValueError("tojson: indent is from 0 to 8")
-    value = plain(value)
-    if indent is None:
-        return jsontext.dumps(value)
-    # Each line of a deep value is indented by its depth: paid for by what it is without.
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent)
+    if indent is not None and not 0 <= indent <= MAX_INDENT:
+        raise ValueError(f"tojson: indent is from 0 to {MAX_INDENT}")
+    return jsontext.dumps(plain(value)) if indent is None else written(plain(value), indent)
 
 
 def _escape(value: Any) -> str:

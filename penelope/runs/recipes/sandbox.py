@@ -15,7 +15,8 @@ from jinja2.utils import missing
 from jinja2.visitor import NodeTransformer
 
 from penelope.runs.recipes.budget import MAX_ITEMS, TooMuch, spend
-from penelope.runs.recipes.filters import FILTERS, TESTS, kind, small, text
+from penelope.runs.recipes.filters import FILTERS, TESTS
+from penelope.runs.recipes.values import kind, small, text
 
 CALLABLE: Final = frozenset({"range"})
 _OF_LOOP: Final = frozenset(

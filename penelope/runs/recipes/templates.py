@@ -18,9 +18,9 @@ from jinja2.environment import TemplateExpression
 
 from penelope.errors import PenelopeError
 from penelope.runs.recipes import sandbox as language
-from penelope.runs.recipes.budget import Budget, TooMuch, spend, spending
-from penelope.runs.recipes.filters import plain
+from penelope.runs.recipes.budget import Budget, TooMuch, joined, spending
 from penelope.runs.recipes.sandbox import Sandbox
+from penelope.runs.recipes.values import plain
 
 _Result = TypeVar("_Result")
 
@@ -67,7 +67,7 @@ class Template:
         try:
             if self._is_value:
                 return plain(TemplateExpression(self._compiled, undefined_to_none=False)(**names))
-            return "".join(_paid(self._compiled.root_render_func(self._compiled.new_context(dict(names)))))
+            return joined(self._compiled.root_render_func(self._compiled.new_context(dict(names))))
         except (RecursionError, MemoryError) as exc:
             raise TemplateFailed(f"{self.where}: is nested too deeply, or too large") from exc
         except TooMuch as exc:
@@ -171,9 +171,3 @@ async def paid(run: Runner, function: Callable[[], _Result]) -> _Result:
             return function()
 
     return await run(within)
-
-
-def _paid(chunks: Iterator[str]) -> Iterator[str]:
-    for chunk in chunks:
-        spend(len(chunk))
-        yield chunk

@@ -17,9 +17,9 @@ from penelope.registry import checked
 from penelope.runs.port import Desk, OnProgress, RunFailed, StepFailed
 from penelope.runs.recipes import files, templates
 from penelope.runs.recipes.budget import TooMuch
-from penelope.runs.recipes.filters import kind, text
 from penelope.runs.recipes.model import MAX_ROUNDS, FileOptions, Kind, Recipe, Step
 from penelope.runs.recipes.templates import Runner, TemplateFailed, paid, templates_of
+from penelope.runs.recipes.values import kind, text
 
 SKIPPED: Final = None  # the result of a step that was not run
 # What may be otherwise a moment later. A plugin's own word (no kind) can: of a site behind it, or of a time limit.
@@ -145,7 +145,7 @@ class _Running:
         retry = self.step.retry
         for tries_left in range(retry.count, -1, -1):
             try:
-                return await self._do(arguments, which, told)
+                return await self._do(arguments, told)
             except StepFailed as exc:
                 if not tries_left or not can_pass(exc):
                     raise self._failed(which, exc.message) from exc
@@ -156,23 +156,23 @@ class _Running:
             await trio.sleep(retry.delay)
         raise AssertionError("a loop that returns or raises")
 
-    async def _do(self, arguments: dict[str, Any], which: str, told: OnProgress) -> Any:
+    async def _do(self, arguments: dict[str, Any], told: OnProgress) -> Any:
         match self.step.kind:
             case Kind.PLUGIN:
                 return await self.desk.plugin(self.step.what, arguments, told)
             case Kind.PRIMITIVE:
                 return await self.desk.primitive(self.step.what, arguments)
             case Kind.FILE:
-                return await self._write(arguments, which)
+                return await self._write(arguments)
 
-    async def _write(self, arguments: dict[str, Any], which: str) -> Any:
+    async def _write(self, arguments: dict[str, Any]) -> Any:
         # A name or a text may be a number, where its template is nothing but that.
         words: dict[str, Any] = {key: text(arguments[key]) for key in ("name", "text") if key in arguments}
         try:
             options = checked(FileOptions, {**arguments, **words})
             content, content_type = await paid(self.render, lambda: files.made(options))
         except (ValueError, TypeError, TooMuch) as exc:
-            raise self._failed(which, f"the file {exc}" if isinstance(exc, TooMuch) else str(exc)) from exc
+            raise RunFailed(f"the file {exc}" if isinstance(exc, TooMuch) else str(exc)) from exc
         return dict(await self.desk.media(content, options.name, content_type))
 
     async def _wanted(self, names: Names, which: str) -> bool:
