@@ -13,6 +13,7 @@ import click
 
 from penelope.errors import StartError
 from penelope.terminal import commands
+from penelope.terminal.waker_commands import personas
 
 if TYPE_CHECKING:
     from penelope.registry import Registry
@@ -56,6 +57,7 @@ def main() -> None:
 
 for _command in commands.ALL:
     main.add_command(_command)
+main.add_command(personas)
 
 
 @main.command(cls=_ServeCommand)
@@ -243,3 +245,61 @@ def demo_site(host: str, port: int) -> None:
     from penelope.demo.site import serve_site
 
     trio.run(serve_site, port, host)
+
+
+_config_option = click.option(
+    "--config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=Path("personas.toml"),
+    show_default=True,
+    help="The file of the personas.",
+)
+
+
+@main.command()
+@_config_option
+@click.option("--host", help="The address to listen on (PENELOPE_HOST).")
+@click.option("--port", type=int, default=5050, show_default=True, help="The port to listen on.")
+def waker(config: Path, host: str | None, port: int) -> None:
+    """Serve personas that sleep until they are needed, on one address.
+
+    Its key is PENELOPE_KEY. What a persona does not say in the file, its worker has from the same environment.
+    """
+    import structlog
+    import trio
+
+    from penelope import logs
+    from penelope.settings import Settings
+    from penelope.waker import run
+
+    given = {"port": port} if host is None else {"port": port, "host": host}
+    try:
+        settings = Settings.from_environ(given)
+        logs.configure(settings.log)
+        shown = {"host": settings.host, "port": settings.port, "config": str(config)}
+        structlog.get_logger("penelope.waker").info("settings", **shown)
+        trio.run(run.run, settings, config)
+    except StartError as error:
+        _fail(error)
+    except BaseExceptionGroup as group:
+        start_errors, others = group.split(StartError)
+        if start_errors is None or others is not None:
+            raise
+        _fail(_first(start_errors))
+
+
+@personas.command("new")
+@click.argument("name")
+@click.option("--always", is_flag=True, help="One that is kept up, instead of a sleepy one.")
+@_config_option
+def new_persona(name: str, always: bool, config: Path) -> None:
+    """Add a persona to the file, which is made if it is not there."""
+    from penelope.waker import editing
+
+    try:
+        editing.add(config, name, "always" if always else "sleepy")
+    except StartError as error:
+        _fail(error)
+    click.echo(f"{config}  has {name} now\n\nNext:")
+    click.echo(f"  penelope waker --config {config}    or, where it runs already: penelope personas reload")
+    click.echo(f"  penelope personas start {name}")

@@ -6,5 +6,8 @@ calling     one call: progress while it works, then its answer
 files       media links saved next to the caller
 shown       an answer, to be read
 drawing     the live tree, to be read
+waker       a waker as its commands see it
+personas    its personas: a table, their orders, their logs, and all of it live
+waker_commands  those commands
 plain       text of strangers made harmless, durations, and where it is printed
 """

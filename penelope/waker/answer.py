@@ -5,6 +5,8 @@ Source: contract, sections 1 and 9.
 
 from collections import Counter
 
+from werkzeug.http import http_date
+
 from penelope import outcome
 from penelope.errors import PenelopeError
 from penelope.http.front import Send
@@ -54,6 +56,7 @@ class Answer:
             return
         body = said.text.encode()
         headers = {
+            "date": http_date(),
             "content-type": "application/json",
             "content-length": str(len(body)),
             "cache-control": "no-store",

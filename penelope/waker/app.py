@@ -13,6 +13,7 @@ import structlog
 import trio
 from prometheus_client import CONTENT_TYPE_LATEST
 from quart import Response, g, request
+from werkzeug.http import http_date
 
 from penelope import jsontext, outcome
 from penelope.errors import (
@@ -109,6 +110,7 @@ def _install_gates(app: Front, settings: Settings) -> None:
 
     async def after(response: Response) -> Response:
         response.headers["X-Request-Id"] = g.request_id
+        response.headers["Date"] = http_date()
         response.headers.setdefault("Cache-Control", "no-store")
         response.headers["X-Content-Type-Options"] = "nosniff"
         if request.method not in {"GET", "HEAD"}:

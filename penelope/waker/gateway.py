@@ -7,6 +7,7 @@ client that leaves ends both. Nothing is held but what is under way. The target 
 Source: contract, section 9 ("Beyond the seed").
 """
 
+import math
 from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any, Final
@@ -29,6 +30,7 @@ from penelope.waker.passing import Headers
 PREFIX: Final = "/p/"
 BODY_CHUNKS: Final = 4  # of 64 KiB at most: a small body is taken whole, so that its client is seen to leave
 CLOSE_S: Final = 5.0
+NOW: Final = -math.inf
 
 log = structlog.get_logger("penelope.waker")
 
@@ -122,15 +124,20 @@ class Gateway:
             response = await self._client.send(request, stream=True)
         except httpx.TransportError as exc:
             raise WorkerDown(f"the worker of {keeper.name} broke off: {type(exc).__name__}") from exc
+        chunks = response.aiter_raw()
         try:
             await answer.begin(response.status_code, passing.to_client(response.headers.raw))
-            async for chunk in response.aiter_raw():
+            async for chunk in chunks:
                 await answer.more(chunk)
             await answer.end()
         except httpx.TransportError as exc:
             # Its client has the beginning: what is cut off must look cut off, so there is no end.
             log.warning("a worker broke off in its answer", persona=keeper.name, error=type(exc).__name__)
         finally:
+            # httpx reads through generators in generators: cancelled between two chunks, they end only from within.
+            with trio.CancelScope(deadline=NOW, shield=True):
+                async for _ in chunks:
+                    pass
             with trio.move_on_after(CLOSE_S, shield=True):
                 await response.aclose()
 

@@ -23,8 +23,9 @@ from penelope.clock import Clock
 from penelope.errors import BadPersonas, Stopping
 from penelope.http.serving import drop_connections, listening, server_config
 from penelope.settings import Settings
-from penelope.waker import asking, config
+from penelope.waker import asking
 from penelope.waker.app import WakerFront, create_app
+from penelope.waker.config import load, loose_files
 from penelope.waker.gateway import Gateway
 from penelope.waker.house import House, open_house
 from penelope.waker.keeper import Tools
@@ -48,12 +49,12 @@ async def run(settings: Settings, file: Path) -> None:
     Raises:
         StartError: it cannot start; in a group, when tasks were running already.
     """
-    personas = config.load(file, settings)
-    for words in config.loose_files(file, personas):
+    personas = load(file, settings)
+    for words in loose_files(file, personas):
         log.warning(words)
 
     def read() -> list[Persona]:
-        return list(config.load(file, settings).by_name.values())
+        return list(load(file, settings).by_name.values())
 
     with hold_folder(personas.state), listening(settings.host, settings.port, "--port") as port:
         clock = Clock()
@@ -99,9 +100,9 @@ async def _server(  # noqa: ASYNC128  # Hypercorn calls it
     *,
     task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    await serve_app(
-        app, server_config(port, SERVER_GRACE_S), shutdown_trigger=empty.wait, task_status=task_status
-    )
+    config = server_config(port, SERVER_GRACE_S)
+    config.include_date_header = False  # what is passed on has its worker's
+    await serve_app(app, config, shutdown_trigger=empty.wait, task_status=task_status)
     scope.cancel(reason="the server is down")
 
 
