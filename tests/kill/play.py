@@ -17,11 +17,15 @@ import trio
 from trio.testing import MockClock
 
 from penelope.jobs import lag
+from penelope.runs import service
 from tests.spec.conftest import fit_for_mock_clock
 from tests.spec.world import Life, World, live
 
 ANSWERS: Final = {"good": 200, "bad": 500, "no": 404}
 AFTER_ALL_S: Final = 900.0
+RUNS_KEEP_S: Final = 400.0
+SETTINGS: Final = {"runs_webhook_policy": "any"}
+RUNS: Final = "/api/v1/runs"
 
 
 class Witness:
@@ -50,7 +54,8 @@ class Receivers(httpx.AsyncBaseTransport):
         job = json.loads(await request.aread())
         answer = self._answers[request.url.host.partition(".")[0]]
         attempt = int(request.headers["X-Penelope-Attempt"])
-        self._witness.saw("post", job_id=job["job_id"], attempt=attempt, answer=answer, end=end_of(job))
+        end = end_of(job) if "state" in job else end_of_run(job)
+        self._witness.saw("post", job_id=job["job_id"], attempt=attempt, answer=answer, end=end)
         await trio.lowlevel.checkpoint()
         return httpx.Response(answer)
 
@@ -60,12 +65,18 @@ def end_of(job: dict[str, Any]) -> list[Any]:
     return [job["state"], job["status"], job["result"], job["finished_at"]]
 
 
+def end_of_run(run: dict[str, Any]) -> list[Any]:
+    """The same of a run, as its result and its webhook have it."""
+    return [run["status"], run["result"], run["error"], run["completed_at"]]
+
+
 @contextmanager
 def fitted() -> Iterator[None]:
     """As the fixtures of tests/spec do it."""
     with pytest.MonkeyPatch.context() as patch:
         fit_for_mock_clock(patch)
         patch.setattr(lag, "MEASURE_EVERY_S", 60.0)  # half of what an hour on the mock clock costs
+        patch.setattr(service, "KEEP_S", RUNS_KEEP_S)  # a day would be most of the play
         structlog.configure(processors=[structlog.testing.LogCapture()])
         yield
         structlog.reset_defaults()
@@ -102,6 +113,26 @@ class Client:
         assert 200 == answer.status_code, answer.text
         self._witness.saw("shown", job_id=job_id, end=end_of(answer.json()))
 
+    async def run(self, recipe: str, *, to: str | None = None, **given: Any) -> str:
+        """Submit a run."""
+        webhook = {} if to is None else {"webhook_url": f"http://{to}.lan/"}
+        body = {"prompt": json.dumps(given), "recipe_name": recipe, **webhook}
+        answer = await self.life.http.post(RUNS, json=body)
+        assert 202 == answer.status_code, answer.text
+        run_id = str(answer.json()["job_id"])
+        self._witness.saw("submitted", run_id=run_id, webhook=to)
+        return run_id
+
+    async def end_of(self, run_id: str) -> None:
+        """Wait until a run is over."""
+        answer = await self.life.http.get(f"{RUNS}/{run_id}/result", headers={"Prefer": "wait=60"})
+        assert 200 == answer.status_code, answer.text
+        self._witness.saw("result", run_id=run_id, end=end_of_run(answer.json()))
+
+    async def delete(self, run_id: str) -> None:
+        self._witness.saw("delete", run_id=run_id)
+        assert 204 == (await self.life.http.delete(f"{RUNS}/{run_id}")).status_code
+
     async def link(self, result: dict[str, Any], until: float) -> str:
         """The link of its file, which is there, and stays until then unless it is downloaded."""
         url = str(result["media"]["url"])
@@ -116,7 +147,8 @@ class Client:
 
 async def play(store: Path, witness: Witness) -> None:
     """Both lives."""
-    world = World(store, receiver=Receivers(witness, ANSWERS))  # type: ignore[arg-type]  # as a transport
+    receivers: Any = Receivers(witness, ANSWERS)  # as a transport
+    world = World(store, receiver=receivers, settings=dict(SETTINGS))
     async with live(world) as life:
         await life.open("second")
         client = Client(life, witness)
@@ -127,6 +159,8 @@ async def play(store: Path, witness: Witness) -> None:
         await trio.sleep(AFTER_ALL_S)
         await client.start("report", steps=60)
         await client.start("work", "second", to="good", seconds=60)
+        await client.run("work", to="good", seconds=60)
+        await client.run("echo", to="bad", page="second")
         await trio.sleep(5)
         life.supervisor.hurry()
     async with live(world) as life:
@@ -155,6 +189,16 @@ async def _jobs(client: Client) -> None:
     await trio.sleep(1)
     plain = await life.call("file")
     await client.link(plain.json(), plain.json()["media"]["expires_at"])
+    await _runs(client)
+
+
+async def _runs(client: Client) -> None:
+    """One that is kept, one that is deleted, one that fails and is told of until nobody listens any more."""
+    await client.end_of(await client.run("echo", to="good", say="words"))
+    gone = await client.run("work", seconds=2)
+    await client.end_of(gone)
+    await client.delete(gone)
+    await client.end_of(await client.run("fail", to="bad"))
 
 
 def run(function: Any, *arguments: Any) -> Any:

@@ -17,21 +17,27 @@ from penelope.store.media import MediaStore
 
 # By who asks `Database.write`, with what is written.
 COMMITS: Final = {
-    "JobStore.probe": "a row that tells whether the disk takes something again",
-    "JobStore.insert": "a job's start",
-    "JobStore.save": "a job's end; a POST that did not deliver",
-    "JobStore.finish_all": "the ends of the jobs that the last life left running",
     "JobStore.checkpoint": "a running job's checkpoint",
-    "JobStore.settle": "a webhook job that was delivered or given up goes",
+    "JobStore.finish_all": "the ends of the jobs that the last life left running",
     "JobStore.forget_expired": "polling jobs whose hold is over go, and starts that are a day old",
+    "JobStore.insert": "a job's start",
+    "JobStore.probe": "a row that tells whether the disk takes something again",
+    "JobStore.save": "a job's end; a POST that did not deliver",
+    "JobStore.settle": "a webhook job that was delivered or given up goes",
     "Ledger.prune": "week-old rows of the ledger of deliveries go",
-    "MediaStore.recover": "media without owner, and rows without file, go",
-    "MediaStore.sweep": "media whose time is over goes",
     "MediaStore._consume": "a file was downloaded",
     "MediaStore._insert": "a file's row",
+    "MediaStore.recover": "media without owner, and rows without file, go",
+    "MediaStore.sweep": "media whose time is over goes",
     "PersonaStore.save": "the cookies after a call",
     "RequestLog.flush": "rows of the request log",
     "RequestLog.prune": "week-old rows of the request log go",
+    "RunStore.begin": "a run is at work",
+    "RunStore.delete": "a run that its client deletes",
+    "RunStore.end": "a run's end, and what is to be delivered of it",
+    "RunStore.end_all": "the ends of the runs that the last life left at work",
+    "RunStore.forget": "runs that ended a day ago go",
+    "RunStore.insert": "a run's submit",
 }
 # Steps beside the commits that must come before or after one of them: the files, and the making of the store.
 STEPS: Final = {
