@@ -221,7 +221,7 @@ echo json_encode($found);
 def with_go(folder: Path) -> Any:
     go = shutil.which("go") or pytest.skip("there is no go on this machine")
     files_of("go.md", "go", folder)
-    (folder / "go.mod").write_text("module receiver\n\ngo 1.21\n")
+    (folder / "go.mod").write_text("module receiver\n\ngo 1.19\n")
     (folder / "run_test.go").write_text(
         """\
 package main
