@@ -1,23 +1,28 @@
 """The run of `python -m tests.kill`, a short one."""
 
+import time
 from pathlib import Path
 
-from tests.kill.plan import How, stops
+from tests.kill.plan import WEBHOOK_MOMENTS_S, How, stops
 from tests.kill.run import Run
 from tests.kill.table import table
 
 SEED = 25
 KILLS = 8
+ENOUGH_S = 35.0  # then it begins no new life, on a machine that is busy
 
 
 async def test_a_short_run(tmp_path: Path) -> None:
     """J6, J12, J13: every accepted job has its end, whenever and however the worker is stopped."""
     run = Run(tmp_path / "home", SEED, KILLS, hanging=False, longest_s=2.0)
+    run.until = time.monotonic() + ENOUGH_S
     await run.run()
-    assert KILLS == sum(run.ends[how.value] for how in How)
-    assert KILLS + 4 == run.checks
+    lives = sum(run.ends[how.value] for how in How)
+    assert 3 <= lives <= KILLS
+    assert lives + len(WEBHOOK_MOMENTS_S) == run.record.counts["nothing left"]
+    assert run.checks > lives  # but of one that died before it had a store
     accepted = [story for story in run.record.jobs.values() if story.accepted]
-    assert len(accepted) > 2 * KILLS
+    assert len(accepted) > 2 * lives
     assert any(story.delivered for story in accepted)
     assert any(story.shown for story in accepted)
 
