@@ -2,6 +2,7 @@
 
 import random
 import time
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -71,6 +72,28 @@ def any_ask(dice: random.Random) -> Ask:
             return Ask(kind, {"seconds": 2.0})
         case _:
             return Ask(kind, {})
+
+
+class _Body(httpx.AsyncByteStream):
+    """A request's body whose iterator is no generator: httpx's own is left half-used when the worker dies under it, and
+    says so when it is collected.
+    """
+
+    def __init__(self, body: bytes) -> None:
+        self._left = [body]
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if not self._left:
+            raise StopAsyncIteration
+        return self._left.pop()
+
+
+async def unbroken(request: httpx.Request) -> None:
+    """For a client's `event_hooks`, of each request."""
+    request.stream = _Body(await request.aread())
 
 
 class Load:

@@ -24,7 +24,7 @@ from penelope.jobs.model import MAX_JOBS
 from tests.io import receivers
 from tests.io.receivers import Behaviour, Received, Receiver, Stream, serve_receiver
 from tests.io.worker_process import WorkerProcess
-from tests.kill.load import Load, Start, urls
+from tests.kill.load import Load, Start, unbroken, urls
 from tests.kill.plan import FARTHEST_S, WEBHOOK_MOMENTS_S, How, Stop, stops
 from tests.kill.record import Broken, End, Record, Story, demand
 
@@ -100,7 +100,7 @@ class Run:
             demand(point is not None, "died while it started:", worker.log)
             self.ends["of these, before it was ready"] += 1
             return await worker.wait()
-        async with worker.client() as client:
+        async with worker.client(event_hooks={"request": [unbroken]}) as client:
             load = Load(self.record, client, where, f"{self.seed} {self.record.life}", self.unsure)
             with suppress(httpx.TransportError):
                 if point is None:
@@ -212,7 +212,7 @@ class Run:
         for by_s in WEBHOOK_MOMENTS_S:
             self.record.life += 1
             await worker.start()
-            async with worker.client() as client:
+            async with worker.client(event_hooks={"request": [unbroken]}) as client:
                 load = Load(self.record, client, where, "")
                 await load.look_at_all()
                 await trio.sleep(REST_S)  # what was due has begun, and the stop waits for it
