@@ -39,12 +39,6 @@ COMMITS: Final = {
     "RunStore.forget": "runs that ended a day ago go",
     "RunStore.insert": "a run's submit",
 }
-# Writes that nobody is killed at yet, each with its reason. They are to leave this table, and none is to come into it
-# that a job's life comes by.
-NOT_YET: Final = {
-    f"RunStore.{name}": "the play starts no runs"
-    for name in ("insert", "begin", "end", "end_all", "forget", "delete")
-}
 # Steps beside the commits that must come before or after one of them: the files, and the making of the store.
 STEPS: Final = {
     "media._write_file": (media, "_write_file"),
