@@ -70,11 +70,17 @@ def options(address: Address) -> dict[str, Any]:
     """What both of httpx's clients are made with."""
     return {
         "base_url": address.url,
-        "headers": {"Authorization": f"Bearer {address.key}", "User-Agent": USER_AGENT},
+        "headers": {"User-Agent": USER_AGENT},
         "timeout": httpx.Timeout(None, connect=CONNECT_S),
         "limits": httpx.Limits(max_connections=None),
         "trust_env": False,  # the key is for the worker, not for a proxy of the environment's
     }
+
+
+def headers(address: Address, ask: Ask) -> dict[str, str]:
+    """Those of a request: its own, and the key."""
+    key = {} if ask.keyless else {"Authorization": f"Bearer {address.key}"}
+    return {**ask.headers, **key}
 
 
 def timeout(ask: Ask) -> httpx.Timeout:
@@ -83,5 +89,5 @@ def timeout(ask: Ask) -> httpx.Timeout:
 
 def answered(url: str, response: httpx.Response, now: float) -> Answer:
     """A response that was read, as a value."""
-    headers = {name.lower(): value for name, value in response.headers.items()}
-    return Answer(url=url, status=response.status_code, headers=headers, content=response.content, at=now)
+    lowered = {name.lower(): value for name, value in response.headers.items()}
+    return Answer(url=url, status=response.status_code, headers=lowered, content=response.content, at=now)

@@ -30,6 +30,7 @@ class Ask:
         path: with its query.
         answer_s: how long the other side may be silent; None: as long as it likes.
         repeatable: asking twice does no more than asking once.
+        keyless: it goes without the key.
     """
 
     method: str
@@ -38,6 +39,7 @@ class Ask:
     content: bytes | None = None
     answer_s: float | None = ANSWER_S
     repeatable: bool = True
+    keyless: bool = False
 
     def with_header(self, name: str, value: str | None) -> "Ask":
         """With one header more; None: as it is."""

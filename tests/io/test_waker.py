@@ -19,6 +19,7 @@ import psutil
 import pytest
 import trio
 
+from penelope.client import AsyncClient, media_links
 from penelope.clock import Clock
 from penelope.waker import child
 from penelope.waker.process import ProcessDriver
@@ -99,6 +100,14 @@ async def test_a_call_to_a_sleeping_persona_from_nothing_to_its_answer(new_waker
 
         shown = (await ask("GET", f"/api/v1/jobs/{job.json()['job_id']}")).json()
         assert ("done", "x") == (shown["state"], shown["result"]["value"])
+        async with AsyncClient(
+            f"{waker.url}/p/carol", OWN_KEY
+        ) as penelope:  # the client library knows no difference
+            started = await penelope.start("main", "tested/echo", {"value": "y"})
+            assert ["end"] == [event.kind async for event in started.events()][-1:]
+            assert {"value": "y"} == await started.result()
+            (picture,) = media_links(await penelope.run("main", "web/screenshot"))
+            assert (await penelope.download(picture, waker.home)).read_bytes().startswith(b"\x89PNG")
         said += [(await client.get(path)).text for path in ("/metrics", "/api/v1/personas", "/openapi.json")]
         said += [(await client.get("/api/v1/personas/carol/logs?lines=1000")).text]
         said += [" ".join(process.cmdline()) for process in waker.workers().values()]

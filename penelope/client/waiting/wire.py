@@ -9,7 +9,7 @@ from typing import TypeVar
 import anyio
 import httpx
 
-from penelope.client.address import Address, answered, options, timeout
+from penelope.client.address import Address, answered, headers, options, timeout
 from penelope.client.asking import Answer, Ask, Flow, How, Pause
 from penelope.client.retrying import Retries
 
@@ -31,6 +31,7 @@ class Wire:
         transport: httpx.AsyncBaseTransport | None,
     ) -> None:
         self.url = address.url
+        self._address = address
         self.how = How(url=address.url, retries=retries, clock=anyio.current_time)
         self._http = httpx.AsyncClient(
             transport=transport, verify=True if tls is None else tls, **options(address)
@@ -64,7 +65,11 @@ class Wire:
     def stream(self, ask: Ask) -> AbstractAsyncContextManager[httpx.Response]:
         """Send; its body is still to come while the block lasts."""
         return self._http.stream(
-            ask.method, ask.path, headers=ask.headers, content=ask.content, timeout=timeout(ask)
+            ask.method,
+            ask.path,
+            headers=headers(self._address, ask),
+            content=ask.content,
+            timeout=timeout(ask),
         )
 
     async def read(self, response: httpx.Response) -> Answer:
