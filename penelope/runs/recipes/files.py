@@ -5,9 +5,11 @@ Source: docs/recipes.md, "Files".
 
 import csv
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
+from penelope.registry import checked
 from penelope.runs.recipes.budget import counted, spend
 from penelope.runs.recipes.model import FileOptions
 from penelope.runs.recipes.values import text, written
@@ -18,13 +20,26 @@ CSV: Final = "text/csv; charset=utf-8"
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
-def made(options: FileOptions) -> tuple[bytes, str]:
-    """A file's bytes and its media type. Slow for a large one.
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file, ready to be handed over."""
+
+    name: str
+    content: bytes
+    content_type: str
+
+
+def made(arguments: Mapping[str, Any]) -> File:
+    """The file of a step's arguments, its `name` among them. Slow for a large one.
 
     Raises:
+        BadParameter: an argument is bad, missing or unknown.
         ValueError: rows that are no rows.
         TooMuch: it is too large.
     """
+    # A name or a text may be a number, where its template is nothing but that.
+    words = {key: text(arguments[key]) for key in ("name", "text") if key in arguments}
+    options = checked(FileOptions, {**arguments, **words})
     if "text" in options.model_fields_set:
         content, content_type = options.text, TEXT
     elif "csv" in options.model_fields_set:
@@ -32,7 +47,7 @@ def made(options: FileOptions) -> tuple[bytes, str]:
     else:
         content, content_type = written(options.json_, 2) + "\n", JSON
     # A page's title may hold a lone surrogate, which has no bytes in UTF-8.
-    return content.encode("utf-8", "replace"), options.content_type or content_type
+    return File(options.name, content.encode("utf-8", "replace"), options.content_type or content_type)
 
 
 def _table(rows: list[Any], columns: list[str] | None, spreadsheet: bool) -> str:

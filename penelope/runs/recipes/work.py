@@ -13,13 +13,12 @@ import structlog
 import trio
 
 from penelope.errors import PenelopeError
-from penelope.registry import checked
 from penelope.runs.port import Desk, OnProgress, RunFailed, StepFailed
 from penelope.runs.recipes import files, templates
 from penelope.runs.recipes.budget import TooMuch
-from penelope.runs.recipes.model import MAX_ROUNDS, FileOptions, Kind, Recipe, Step
+from penelope.runs.recipes.model import MAX_ROUNDS, Kind, Recipe, Step
 from penelope.runs.recipes.templates import Runner, TemplateFailed, paid, templates_of
-from penelope.runs.recipes.values import kind, text
+from penelope.runs.recipes.values import kind
 
 SKIPPED: Final = None  # the result of a step that was not run
 # What may be otherwise a moment later. A plugin's own word (no kind) can: of a site behind it, or of a time limit.
@@ -166,14 +165,11 @@ class _Running:
                 return await self._write(arguments)
 
     async def _write(self, arguments: dict[str, Any]) -> Any:
-        # A name or a text may be a number, where its template is nothing but that.
-        words: dict[str, Any] = {key: text(arguments[key]) for key in ("name", "text") if key in arguments}
         try:
-            options = checked(FileOptions, {**arguments, **words})
-            content, content_type = await paid(self.render, lambda: files.made(options))
+            file = await paid(self.render, lambda: files.made(arguments))
         except (ValueError, TypeError, TooMuch) as exc:
             raise RunFailed(f"the file {exc}" if isinstance(exc, TooMuch) else str(exc)) from exc
-        return dict(await self.desk.media(content, options.name, content_type))
+        return dict(await self.desk.media(file.content, file.name, file.content_type))
 
     async def _wanted(self, names: Names, which: str) -> bool:
         return self.step.when is None or bool(await self._value(self.step.when, names, which))
