@@ -15,7 +15,16 @@ import structlog
 import trio
 
 from penelope import jsontext
-from penelope.errors import Conflict, NotFound, PenelopeError, Stopping, StoreBusy, StoreFull, Unavailable
+from penelope.errors import (
+    BadParameter,
+    Conflict,
+    NotFound,
+    PenelopeError,
+    Stopping,
+    StoreBusy,
+    StoreFull,
+    Unavailable,
+)
 from penelope.jobs.supervisor import Parts, Supervisor
 from penelope.pages.claim import Holder
 from penelope.pages.driver import Tab
@@ -296,7 +305,11 @@ class Runs:
         """Begin a run on the page of that name, opening it if it is not there, and work it to its end."""
         try:
             if not await self._on_page(entry, place):
-                self._back(entry)
+                await trio.sleep(AGAIN_S)  # what refused it may refuse it again, at once
+                if entry.cancelled:
+                    await self._end(entry, model.cancelled(entry.run, entry.far, self._clock.now()))
+                else:
+                    self._back(entry)
         except trio.Cancelled:
             raise  # its row stays as it is, and the next start's
         except Exception:  # a bug must not end the other calls
@@ -321,6 +334,9 @@ class Runs:
             async with self._pages.claim(page, holder, None, at_once=True) as tab:
                 claimed = True
                 return await self._claimed(entry, page, tab)
+        except BadParameter as error:  # no page can have that name, now or later
+            await self._end(entry, model.failed(run, error.message, entry.far, self._clock.now()))
+            return True
         except PenelopeError as error:
             if claimed:
                 raise

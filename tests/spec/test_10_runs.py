@@ -10,6 +10,7 @@ import pytest
 import trio
 
 from penelope import signing
+from penelope.errors import BrowserLost
 from tests.spec.receiver import URL, Receiver, slow
 from tests.spec.world import KEY, Life, World, live
 
@@ -271,6 +272,23 @@ class TestQueue:
             await trio.sleep(15)
             assert "queued" == (await status(life, run_id))["status"]
             assert "succeeded" == (await ended(life, run_id))["status"]
+
+    async def test_a_page_that_cannot_be_is_the_runs_failure(self, life: Life) -> None:
+        run_id = await submitted(life, given={"page": "jobs"})
+        seen = await result(life, run_id)
+        assert ("failed", "page_id jobs is a reserved name") == (seen["status"], seen["error"])
+
+    async def test_a_page_that_does_not_open_is_tried_again_in_a_while(self, life: Life, logged: Any) -> None:
+        life.driver.refuse_tab = BrowserLost("the browser does not open pages")
+        run_id = await submitted(life, given={"page": "other"})
+        cancelled = await submitted(life, given={"page": "third"})
+        await trio.sleep(10)
+        assert "queued" == (await status(life, run_id))["status"]
+        assert 8 <= sum(line["event"] == "run put back" and line["run_id"] == run_id for line in logged) <= 11
+        assert 200 == (await life.http.post(f"{RUNS}/{cancelled}/cancel")).status_code
+        life.driver.refuse_tab = None
+        assert "other" == (await result(life, run_id))["result"]["page_id"]
+        assert "cancelled" == (await status(life, cancelled))["status"]
 
     async def test_past_the_ceiling_nothing_is_kept(self, world: World) -> None:
         """past it `503`, `Retry-After: 1`, `{"detail": "Job queue is full; retry later."}`, nothing kept"""
