@@ -11,6 +11,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +183,67 @@ async def test_a_waker_that_was_killed_is_succeeded(new_waker: NewWaker) -> None
         assert 200 == (await client.post(f"/p/alice{ECHO}", json={"value": 1})).status_code
     assert 0 == await waker.stop()
     await waker.assert_gone()
+
+
+async def test_kills_and_a_stop_under_load(new_waker: NewWaker) -> None:
+    """A waker killed while a worker starts; a worker killed; a stop with a call under way through the gateway."""
+    waker = new_waker("[personas.alice]\nenv = { STOP_GRACE_S = 8 }\n")
+    record = waker.home / "waker" / "alice.json"
+    await waker.start()
+
+    async def ask(client: httpx.AsyncClient, answers: list[httpx.Response], **given: Any) -> None:
+        with suppress(httpx.TransportError):
+            answers.append(await client.post("/p/alice/api/v1/main/plugin/tested/mark", json=given))
+
+    async with waker.client() as client, trio.open_nursery() as nursery:
+        nursery.start_soon(ask, client, [])
+        await waker.until(lambda: record.exists() and json.loads(record.read_text())["pid"])
+        starting = json.loads(record.read_text())["pid"]
+        await waker.stop(signal.SIGKILL)
+    await waker.start()
+    async with waker.client() as client:
+
+        async def is_running() -> bool:
+            return bool((await persona(client))["state"] == "running")
+
+        await until(is_running, within_s=30)
+        assert starting == (await persona(client))["pid"]
+        assert psutil.Process(starting).ppid() != waker.process.pid
+
+        os.kill(starting, signal.SIGKILL)
+        await until(lambda: len(waker.lines("worker started")) == 2, within_s=30)
+        shown = await persona(client)
+        assert starting != shown["pid"]
+        assert "the worker ended" == shown["last_error"]
+
+        answers: list[httpx.Response] = []
+        marks = waker.home / "marks"
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(partial(ask, client, answers, file=str(marks), seconds=2))
+            await until(marks.exists, within_s=20)
+            waker.process.send_signal(signal.SIGTERM)
+        assert [200] == [answer.status_code for answer in answers]
+        assert 2 == len(marks.read_text().splitlines())
+    assert 0 == await waker.stop()
+    await waker.assert_gone()
+
+
+async def test_fifty_that_sleep_cost_next_to_nothing(new_waker: NewWaker) -> None:
+    """Under 100 MB, and no measurable CPU."""
+    waker = new_waker("".join(f"[personas.p{number}]\n" for number in range(50)))
+    await waker.start()
+    process = psutil.Process(waker.process.pid)
+    async with waker.client() as client:
+        assert 50 == len((await client.get("/api/v1/personas")).json()["personas"])
+    await trio.sleep(0.5)
+    before = process.cpu_times()
+    await trio.sleep(2)
+    after = process.cpu_times()
+
+    assert process.memory_info().rss < 100e6
+    assert (after.user - before.user) + (after.system - before.system) <= 0.02
+    assert {} == waker.workers()
+    assert 0 == await waker.stop()
 
 
 async def test_a_worker_that_dies_at_its_start_is_told_with_its_last_words(new_waker: NewWaker) -> None:
