@@ -18,7 +18,7 @@ from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
 
-from bench import birth, calls, delivery, polls, starts
+from bench import birth, calls, delivery, polls, starts, waker
 from bench.numbers import Section
 from bench.processes import client, worker
 from penelope.pages.browser.find import find_browser
@@ -29,7 +29,9 @@ PACKAGES = ("trio", "quart", "quart-trio", "hypercorn", "h11", "httpx", "playwri
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
-    parser.add_argument("--only", default="", help="comma-separated: calls, starts, polls, delivery, birth")
+    parser.add_argument(
+        "--only", default="", help="comma-separated: calls, starts, polls, delivery, birth, waker"
+    )
     parser.add_argument("--folder", type=Path, help="where the stores are made; default: a temporary folder")
     given = parser.parse_args()
     wanted = [name for name in given.only.split(",") if name]
@@ -51,7 +53,11 @@ def measured(folder: Path, wanted: list[str], *, quick: bool) -> Iterator[Sectio
         yield birth.starts(folder, rounds=few(5, 2))
         yield birth.rest(folder / "rest")
         yield birth.imports(folder, rounds=few(9, 3))
-    if not wanted or set(wanted) - {"birth"}:
+    if wants("waker"):
+        yield waker.wakes(folder / "waker", rounds=few(5, 2))
+        yield waker.passes(folder / "gateway", turns=few(200, 40), mib=few(2048, 256))
+        yield waker.sleepers(folder / "sleepers")
+    if not wanted or set(wanted) - {"birth", "waker"}:
         with ExitStack() as stack:
             one = stack.enter_context(worker(folder))
             load_client = stack.enter_context(client(folder))

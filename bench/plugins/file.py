@@ -1,4 +1,6 @@
-"""A plugin that hands over a file that is there: what moving it takes is the worker's."""
+"""A plugin that hands a large file over: what is left of a download is the worker, and whatever passes it on."""
+
+from pathlib import Path
 
 from pydantic import BaseModel
 
@@ -6,13 +8,16 @@ from penelope import Call, plugin
 from penelope.plugin import MediaLink
 
 
-class File(BaseModel):
-    """What was handed over."""
+class Made(BaseModel):
+    """The file's link."""
 
-    media: MediaLink
+    file: MediaLink
 
 
 @plugin("bench/file")
-async def file(call: Call, path: str) -> File:
-    """Hand over the file at `path`."""
-    return File(media=await call.media(path, filename="bench.bin", content_type="application/octet-stream"))
+async def file(call: Call, folder: str, mib: int) -> Made:
+    """Make a file of zeros that takes no disk, and hand it over."""
+    path = Path(folder) / f"zeros-{mib}"
+    with path.open("wb") as made:
+        made.truncate(mib * 2**20)
+    return Made(file=await call.media(path, filename="zeros", content_type="application/octet-stream"))

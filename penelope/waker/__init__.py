@@ -9,6 +9,9 @@ process     the first driver: child processes of this machine
 records     what the first driver remembers of them on the disk
 asking      a worker's `/activity`
 keeper      one persona: its task, its states
+wishes      what is asked of it, and how its task hears of it
+watch       looks at one life of its worker until that has to end
+failures    how often its worker failed, and when it is tried again
 house       all personas: their nursery, reload, stop
 gateway     `/p/{name}/api/v1/…`: one request passed on, both ways streamed
 app         `/api/v1/personas` and the gates before it

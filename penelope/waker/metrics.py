@@ -40,7 +40,7 @@ class WakerCollector(Collector):
         for keeper in self._house:
             for state in State:
                 states.add_metric([keeper.name, state.value], int(keeper.state is state))
-            passing.add_metric([keeper.name], keeper.passing)
+            passing.add_metric([keeper.name], keeper.traffic.passing)
             if keeper.started_in_s is not None:
                 took.add_metric([keeper.name], keeper.started_in_s)
         yield from (states, passing, took)

@@ -81,7 +81,12 @@ class ProcessDriver:
 
     async def start(self, order: Order) -> Life:
         """See `Driver.start`."""
-        path = self._log_of(order.name)
+        try:
+            return await self._start(order, self._log_of(order.name))
+        except OSError as exc:  # of a disk that takes nothing
+            raise WorkerDown(f"the worker of {order.name} cannot be started: {exc}") from exc
+
+    async def _start(self, order: Order, path: Path) -> Life:
         try:
             record, child = self._lives.get(order.name) or await self._spawn(order, path)
             with trio.move_on_after(order.start_within_s):
@@ -100,10 +105,7 @@ class ProcessDriver:
 
     async def _spawn(self, order: Order, path: Path) -> tuple[Record, Child]:
         token = secrets.token_hex(16)
-        try:
-            file, begin = logfile.open_to_append(path)
-        except OSError as exc:
-            raise WorkerDown(f"the log of {order.name} cannot be written: {exc.strerror}") from exc
+        file, begin = logfile.open_to_append(path)
         record = Record(
             name=order.name,
             token=token,
@@ -135,9 +137,9 @@ class ProcessDriver:
                 stderr=file,
                 start_new_session=True,
             )
-        except OSError as exc:
+        except OSError:
             self._records.drop(order.name)
-            raise WorkerDown(f"the worker of {order.name} cannot be started: {exc}") from exc
+            raise
 
     def _environment_of(self, order: Order, token: str) -> dict[str, str]:
         return {

@@ -59,7 +59,8 @@ class Records:
         fresh.replace(path)
 
     def drop(self, name: str) -> None:
-        self._path(name).unlink(missing_ok=True)
+        with _said("a record of the waker's cannot be removed", name):
+            self._path(name).unlink(missing_ok=True)
 
     def all(self) -> list[Record]:
         """Those that can be read; one that cannot is named in the log, and is nobody's."""
@@ -84,13 +85,24 @@ class Owed:
         self._folder = folder
 
     def note(self, name: str) -> None:
-        (self._folder / f"{name}.up").touch()
+        with _said("what is owed cannot be noted", name):
+            (self._folder / f"{name}.up").touch()
 
     def forget(self, name: str) -> None:
-        (self._folder / f"{name}.up").unlink(missing_ok=True)
+        with _said("what is owed cannot be noted", name):
+            (self._folder / f"{name}.up").unlink(missing_ok=True)
 
     def is_noted(self, name: str) -> bool:
         return (self._folder / f"{name}.up").exists()
+
+
+@contextlib.contextmanager
+def _said(words: str, name: str) -> Iterator[None]:
+    """A disk that takes nothing is told, and ends nobody's worker."""
+    try:
+        yield
+    except OSError as exc:
+        log.warning(words, persona=name, error=str(exc))
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ Source: contract, section 9 (`GET /personas/{name}`).
 
 from typing import Any
 
+import httpx
 import trio
 
 from penelope.waker.keeper import Keeper
@@ -15,13 +16,15 @@ def persona(keeper: Keeper, said: Activity | None) -> dict[str, Any]:
     """Args:
     said: by its worker just now; None where none runs, or one that says nothing.
     """
+    life = keeper.life
+    address = None if life is None or life.address is None else httpx.URL(life.address)
     return {
         "name": keeper.name,
         "mode": keeper.persona.policy.mode.value,
         "state": keeper.state.value,
-        "pid": keeper.pid,
-        "port": keeper.port,
-        "started_at": keeper.started_at,
+        "pid": None if life is None else life.pid,
+        "port": keeper.persona.order.port or None if address is None else address.port,
+        "started_at": None if life is None else life.started_at,
         "idle_for_s": None if said is None else round(keeper.idle_for(said), 3),
         "in_flight": None if said is None else said.in_flight,
         "last_error": keeper.last_error,

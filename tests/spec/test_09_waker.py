@@ -204,7 +204,7 @@ async def test_a_client_that_leaves_while_it_starts_disturbs_nobody(waker: Waker
 
     assert "running" == await waker.state()
     assert [] == waker.worker().asked  # nothing was done for one who had left
-    assert 0 == waker.keeper().passing
+    assert 0 == waker.keeper().traffic.passing
 
 
 # Sleeping
@@ -499,7 +499,7 @@ async def test_a_worker_that_breaks_off(waker: WakerLife, logged: list[Any]) -> 
 
     assert scope.cancelled_caught  # no end was sent: the server hangs up
     assert any("broke off in its answer" in line["event"] for line in logged)
-    assert 0 == waker.keeper().passing
+    assert 0 == waker.keeper().traffic.passing
 
 
 async def test_a_worker_that_dies_under_a_request(waker: WakerLife) -> None:
@@ -519,7 +519,7 @@ async def test_a_client_that_leaves_ends_its_request(waker: WakerLife) -> None:
         await waker.call("main/slow?s=100")
     await trio.sleep(0.1)
 
-    assert (0, 0) == (waker.worker().in_flight, waker.keeper().passing)
+    assert (0, 0) == (waker.worker().in_flight, waker.keeper().traffic.passing)
 
 
 async def test_a_start_that_fails_is_told_and_not_tried_all_the_time(waker: WakerLife) -> None:

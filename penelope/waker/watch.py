@@ -1,0 +1,77 @@
+"""Looks at one life of a worker, whenever something may be due, until it has to end.
+
+Source: contract, section 9.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import httpx
+
+from penelope.clock import Clock
+from penelope.waker import asking, lifecycle
+from penelope.waker.lifecycle import Seen, Stay
+from penelope.waker.model import Activity, Life, Policy, Why
+from penelope.waker.wishes import Traffic, Wishes
+
+ANSWER_S: Final = 10.0
+ASK_AGAIN_S: Final = 10.0
+SILENT_S: Final = 60.0  # for so long it may leave questions unanswered
+
+
+class Watch:
+    """One life. Cancelled, it leaves nothing."""
+
+    def __init__(
+        self, life: Life, key: str, wishes: Wishes, traffic: Traffic, client: httpx.AsyncClient, clock: Clock
+    ) -> None:
+        """
+        Args:
+            key: that the worker was started with.
+        """
+        self.life = life
+        self._key = key
+        self._wishes = wishes
+        self._traffic = traffic
+        self._client = client
+        self._clock = clock
+
+    async def until_due(self, policy: Callable[[], Policy]) -> Why:
+        """Why the worker has to end, as soon as it has to.
+
+        Args:
+            policy: the one that holds now.
+        """
+        heard_at = look_at = self._clock.now()
+        while True:
+            await self._wishes.pause(look_at - self._clock.now())
+            said = None if self._wishes.told() else await self.ask(ANSWER_S)
+            now = self._clock.now()
+            if (why := self._wishes.told()) is not None:
+                return why
+            if said is not None:
+                heard_at = now
+                verdict = lifecycle.judge(policy(), self.seen(said), now)
+                if not isinstance(verdict, Stay):
+                    return verdict.why
+                look_at = verdict.until
+            elif now - heard_at >= SILENT_S:
+                # One that has another key than the file now gives it cannot be asked.
+                return self._wishes.renew or Why.SILENT
+            else:
+                look_at = now + ASK_AGAIN_S
+
+    async def ask(self, within_s: float) -> Activity | None:
+        """What the worker says of itself; None: nothing, within the time."""
+        if self.life.address is None:
+            return None
+        return await asking.activity(self._client, self.life.address, self._key, within_s)
+
+    def seen(self, said: Activity) -> Seen:
+        return Seen(
+            activity=said,
+            started_at=self.life.started_at,
+            passing=self._traffic.passing,
+            passed_at=self._traffic.passed_at,
+            renew=self._wishes.renew,
+        )
