@@ -267,7 +267,7 @@ async def _stop_when_stuck(supervisor: Supervisor, driver: Driver) -> None:
 
 async def _clock(database: Database) -> Clock:
     clock = Clock()
-    newest = await JobStore(database).newest()
-    if newest is not None:
-        clock.at_least(newest)
+    for newest in (await JobStore(database).newest(), await RunStore(database).newest()):
+        if newest is not None:
+            clock.at_least(newest)
     return clock

@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis.database import DirectoryBasedExampleDatabase
 
 TESTS = Path(__file__).parent
-FOLDERS = ("core", "spec", "io", "browser", "kill")
+FOLDERS = ("core", "spec", "io", "browser", "kill", "compat")
 EXIT_S = 60.0
 
 # No deadline: the machine's load is no fault of the code's. What failed once is tried first the next time.

@@ -16,6 +16,7 @@ from penelope.errors import StoreBusy, StoreFull
 from penelope.http.worker import Worker
 from penelope.jobs.calls import Live
 from penelope.pages.manager import Page
+from penelope.runs.entry import Entry
 
 MIB: Final = 2**20
 STALL_S: Final = 1.0
@@ -36,13 +37,18 @@ async def activity(worker: Worker) -> dict[str, Any]:
         "in_flight": supervisor.in_flight,
         "jobs_running": sum(live.job_id is not None for live in supervisor.lives),
         "jobs_held": held,
+        "runs_running": len(worker.runs.at_work),
+        "runs_queued": worker.runs.queued,
         "deliveries_pending": len(supervisor.deliveries.pending),
         "last_client_activity": worker.last_client_activity,
         "idle_for_s": idle_for(worker, now),
         "rss_mb": used.worker,
         "browser_rss_mb": used.browser,
         "started_at": worker.started_at,
-        "calls": [_call(live) for live in sorted(supervisor.lives, key=lambda live: live.since)],
+        "calls": [
+            *map(_call, sorted(supervisor.lives, key=lambda live: live.since)),
+            *map(_run, worker.runs.at_work),
+        ],
         "pressure": {
             "why": why_not_free(worker, used),
             "pages": await _pages(list(worker.pages)),
@@ -63,6 +69,21 @@ def _call(live: Live) -> dict[str, Any]:
         "since": live.since,
         "progress": live.fraction,
         "note": live.note,
+    }
+
+
+def _run(entry: Entry) -> dict[str, Any]:
+    """A run at work, as a call: it is one to its page."""
+    run, far = entry.run, entry.far
+    return {
+        "what": run.agent_id,
+        "page_id": run.page_id,
+        "job_id": run.run_id,
+        "request_id": run.request_id,
+        "state": "waiting" if run.started_at is None else "running",
+        "since": run.created_at if run.started_at is None else run.started_at,
+        "progress": far.percentage / 100,
+        "note": far.step or "",
     }
 
 
@@ -99,7 +120,7 @@ def why_not_free(worker: Worker, used: "Memory") -> str:
     health = worker.pages.driver.health
     if worker.supervisor.stopping:
         return "stopping"
-    if worker.supervisor.ends.owed or worker.jobs.refuses:
+    if worker.supervisor.ends.owed or worker.runs.owed or worker.jobs.refuses:
         return "disk"
     if not health.up or health.stuck or health.thread_lag_s > STALL_S:
         return "browser"

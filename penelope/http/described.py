@@ -61,6 +61,8 @@ _ACTIVITY: Final = {
     "in_flight": _INTEGER,
     "jobs_running": _INTEGER,
     "jobs_held": {"type": ["integer", "null"]},
+    "runs_running": _INTEGER,
+    "runs_queued": _INTEGER,
     "deliveries_pending": _INTEGER,
     "last_client_activity": MAYBE_NUMBER,
     "idle_for_s": _NUMBER,
@@ -72,7 +74,7 @@ _ACTIVITY: Final = {
         "items": _object(
             {
                 "what": STRING,
-                "page_id": STRING,
+                "page_id": MAYBE_STRING,
                 "job_id": MAYBE_STRING,
                 "request_id": STRING,
                 "state": {"type": "string", "enum": ["running", "waiting"]},
@@ -297,7 +299,7 @@ ROUTES: Final[dict[str, dict[str, Any]]] = {
             tag="status",
             result={"success": _SUCCESS, "requests": {"type": "array", "items": _object(_ENTRY)}},
             parameters=[
-                query("kind", STRING, "plugin, op, primitive or job"),
+                query("kind", STRING, "plugin, op, primitive, job or run"),
                 query("page_id", STRING, "Of one page only."),
                 query("since", _NUMBER, "Epoch seconds."),
                 query("limit", {"type": "integer", "minimum": 1, "maximum": 1000}, "At most so many rows."),

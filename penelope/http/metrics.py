@@ -25,6 +25,8 @@ class WorkerCollector(Collector):
         gauges = {
             "penelope_in_flight": ("Calls at work and webhook jobs not yet settled.", supervisor.in_flight),
             "penelope_jobs_held": ("Jobs held, running ones included.", self._jobs_held),
+            "penelope_runs_queued": ("Runs that wait for a page.", worker.runs.queued),
+            "penelope_runs_at_work": ("Runs at work.", len(worker.runs.at_work)),
             "penelope_deliveries_pending": (
                 "Webhook jobs that wait for an attempt.",
                 len(supervisor.deliveries.pending),
@@ -32,7 +34,10 @@ class WorkerCollector(Collector):
             "penelope_pages_open": ("Pages open.", len(list(worker.pages))),
             "penelope_media_unclaimed_bytes": ("Files not yet downloaded.", worker.media.unclaimed),
             "penelope_browser_up": ("1 while the browser is up.", int(worker.pages.driver.health.up)),
-            "penelope_store_owed": ("Job ends that the store has yet to take.", supervisor.ends.owed),
+            "penelope_store_owed": (
+                "Ends of jobs and runs that the store has yet to take.",
+                supervisor.ends.owed + worker.runs.owed,
+            ),
         }
         for name, (text, value) in gauges.items():
             yield GaugeMetricFamily(name, text, value=value)

@@ -66,6 +66,8 @@ class RunViewer:
         return sse.event("progress", events.progress(far))
 
     def _end(self, run: Run) -> Iterator[bytes]:
+        if run.far != self._far and (self._far is not None or run.far != Far()):
+            return self._progress(run.far)
         self._done = True
         name, data = events.end(run)
         return sse.event(name, data, events.END_ID)

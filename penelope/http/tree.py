@@ -72,6 +72,10 @@ def _page(
     """Who holds a page and for how long, and who waits behind."""
     shown, holder = worker.pages.shown(page), page.line.holder
     live = None if holder is None else lives.get((page.page_id, holder.what, holder.since))
+    run = None if holder is None or holder.job_id is None else worker.runs.entry(holder.job_id)
+    far, note = (live.fraction, live.note) if live is not None else (0.0, "")
+    if run is not None:
+        far, note = run.far.percentage / 100, run.far.step or ""
     return {
         "page_id": page.page_id,
         "url": shown["url"],
@@ -81,8 +85,8 @@ def _page(
         if holder is None
         else {
             **_held(holder, now),
-            "progress": 0.0 if live is None else live.fraction,
-            "note": "" if live is None else live.note,
+            "progress": far,
+            "note": note,
         },
         "waiting": [_held(one, now) for one in page.line.waiting],
     }

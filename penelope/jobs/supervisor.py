@@ -79,7 +79,7 @@ class Supervisor:
     Attributes:
         lives: the calls at work or in line.
         ended: how many calls ended, by work and status.
-        quiet_since: when the last call or delivery ended, epoch seconds.
+        quiet_since: when the last call, run or delivery ended, epoch seconds.
         ends: the jobs' ends, written or owed.
         watching: the running jobs, for those who watch them.
         starts: under an Idempotency-Key, one at a time each.
@@ -114,9 +114,10 @@ class Supervisor:
             watching=self.watching,
             deliver=deliveries.start,
         )
-        deliveries.on_settled = self._settled
+        deliveries.on_settled = self.quiet
 
-    def _settled(self) -> None:
+    def quiet(self) -> None:
+        """Something is over that was in flight. Immediate."""
         self.quiet_since = self._parts.clock.now()
 
     def began(self, live: Live) -> None:

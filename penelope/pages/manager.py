@@ -178,10 +178,15 @@ class PageManager:
 
     def at_rest(self, page: Page) -> bool:
         """Whether the page is open, well, worked by nobody and reserved for nobody; immediate."""
+        return self.is_free(page) and page.tab is not None and not page.tab.crashed
+
+    def is_free(self, page: Page) -> bool:
+        """Whether the page is open, worked by nobody and reserved for nobody; immediate. One that crashed is opened
+        afresh by whoever works it next.
+        """
         return (
             self._pages.get(page.page_id) is page
             and page.tab is not None
-            and not page.tab.crashed
             and page.line.holder is None
             and leases.live(page.lease, trio.current_time()) is None
         )

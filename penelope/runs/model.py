@@ -145,6 +145,13 @@ def interrupted(run: Run, now: float) -> Run:
     return replace(failed(run, INTERRUPTED, run.far, now), key=None)
 
 
+def unstorable(run: Run) -> Run:
+    """A run that is over, but with a result that the store can never take, e.g. of 1 GB."""
+    if run.state is RunState.SUCCEEDED:
+        run = replace(run, state=RunState.FAILED)
+    return replace(run, result=None, error="the result could not be stored; the worker's log has the details")
+
+
 def cancelled(run: Run, far: Far, now: float) -> Run:
     """Raises:
     IllegalMove: it is over.

@@ -45,12 +45,13 @@ class Places:
             return None
         if page is None:
             return wanted if self._room() else None
-        return wanted if self._pages.at_rest(page) else None
+        return wanted if self._pages.is_free(page) else None
 
     def _any(self) -> str | None:
-        for page in self._pages:
-            if page.page_id not in self._taken and self._pages.at_rest(page):
-                return page.page_id
+        free = [page for page in self._pages if page.page_id not in self._taken and self._pages.is_free(page)]
+        free.sort(key=lambda page: not self._pages.at_rest(page))  # one that crashed comes last
+        if free:
+            return free[0].page_id
         if not self._room():
             return None
         while self._pages.find(name := f"run-{self._count + 1}") is not None or name in self._taken:

@@ -3,15 +3,17 @@
 Source: contract, section 10; the owner's documents on runs.
 """
 
+import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from penelope import jsontext
-from penelope.runs.model import Far, Run, RunState
+from penelope.runs.model import Far, Run
 
 RUNS_PATH: Final = "/api/v1/runs"
-RETRY_AFTER_S: Final = {RunState.QUEUED: 2, RunState.RUNNING: 5}
+# By the age of a run that is not over, seconds: its client sleeps exactly so long between two looks.
+RETRY_AFTER_S: Final = ((10.0, 1), (60.0, 2), (math.inf, 5))
 
 
 def iso(epoch: float | None) -> str | None:
@@ -37,8 +39,21 @@ def submitted(run: Run, base: str) -> dict[str, Any]:
     }
 
 
-def status(run: Run, far: Far | None = None) -> dict[str, Any]:
-    """A run without its result; `far`: how far it is by now, where that is newer than the run."""
+def retry_after(run: Run, now: float) -> int | None:
+    """Seconds until it is worth to look again; None: it is over."""
+    if run.state.over:
+        return None
+    age = now - run.created_at
+    return next(seconds for younger, seconds in RETRY_AFTER_S if age < younger)
+
+
+def status(run: Run, now: float, far: Far | None = None) -> dict[str, Any]:
+    """A run without its result.
+
+    Args:
+        now: epoch seconds.
+        far: how far it is by now, where that is newer than the run.
+    """
     progress = run.far if far is None or run.state.over else far
     return {
         "job_id": run.run_id,
@@ -56,7 +71,7 @@ def status(run: Run, far: Far | None = None) -> dict[str, Any]:
         "run_id": run.run_id,
         "session_id": run.session_id,
         "error": run.error,
-        "retry_after": RETRY_AFTER_S.get(run.state),
+        "retry_after": retry_after(run, now),
     }
 
 

@@ -62,7 +62,8 @@ def _holder(holder: dict[str, Any]) -> Text:
 def _what(one: dict[str, Any]) -> Text:
     if one["job_id"] is None:
         return Text(one["what"], "bold yellow")
-    return Text.assemble((f"job {one['job_id']}", "bold yellow"), f" of {one['what']}")
+    sort = "run" if one["job_id"].startswith("run_") else "job"
+    return Text.assemble((f"{sort} {one['job_id']}", "bold yellow"), f" of {one['what']}")
 
 
 def _task(task: dict[str, Any], *, all_of_it: bool) -> Tree:
@@ -115,5 +116,5 @@ def _name(task: dict[str, Any]) -> Text:
     if (function := FUNCTION.fullmatch(name)) is not None:
         name, style = function[1], ""
     else:
-        style = "bold yellow" if re.match(r"(job|call|work|delivery) ", name) else "bold"
+        style = "bold yellow" if re.match(r"(job|run|call|work|delivery) ", name) else "bold"
     return Text.assemble((name, style), (f"  {duration(task['for_s'])}", "dim"), **LINE)

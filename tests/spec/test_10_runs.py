@@ -85,7 +85,7 @@ class TestSubmit:
             ),
             *("session_id", "error", "retry_after"),
         ] == list(seen)
-        assert ("running", "recipe:work", "s1", None, 5) == tuple(
+        assert ("running", "recipe:work", "s1", None, 1) == tuple(
             seen[name] for name in ("status", "agent_id", "session_id", "error", "retry_after")
         )
         assert {

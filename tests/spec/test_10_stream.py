@@ -33,7 +33,7 @@ async def test_states_progress_and_the_whole_result(life: Life) -> None:
     assert [
         *("status", "progress"),  # in the queue
         *("status", "progress", "progress", "progress"),
-        *("status", "result"),
+        *("status", "progress", "result"),
     ] == seen.names
     data = [json.loads(event.data) for event in seen.events]
     assert ["queued", "running", "succeeded"] == [one["status"] for one in data if "status" in one]
@@ -90,15 +90,16 @@ async def test_a_viewer_that_comes_again_gets_what_it_has_not_seen(life: Life) -
     await ended(life, run_id)
     async with of(life, run_id, "2") as seen:
         await trio.sleep(1)
-    assert ["status", "result"] == seen.names
+    assert ["status", "progress", "result"] == seen.names
+    assert 100.0 == json.loads(seen.events[1].data)["percentage"]
     async with of(life, run_id, "3") as seen:
         await trio.sleep(1)
-    assert ["result"] == seen.names
+    assert ["progress", "result"] == seen.names
     answer = await life.http.get(f"{RUNS}/{run_id}/stream", headers={"Last-Event-ID": "4"})
     assert 204 == answer.status_code
     async with of(life, run_id, "nonsense") as seen:
         await trio.sleep(1)
-    assert ["status", "result"] == seen.names
+    assert ["status", "progress", "result"] == seen.names
 
 
 async def test_any_number_of_viewers_and_one_that_leaves_disturbs_nobody(life: Life) -> None:

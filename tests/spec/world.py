@@ -23,7 +23,7 @@ from penelope.jobs.ledger import Ledger
 from penelope.jobs.screening import rules
 from penelope.jobs.store import JobStore
 from penelope.jobs.supervisor import Parts, Supervisor, open_supervisor
-from penelope.main import COOKIES, MIB
+from penelope.main import COOKIES, MIB, run_rules
 from penelope.pages.manager import MAIN, PageManager
 from penelope.runs.service import Limits, Runs, open_runs
 from penelope.runs.store import RunStore
@@ -150,6 +150,7 @@ async def live(world: World) -> AsyncGenerator[Life]:
         async with open_database(world.store / "penelope.db", run=inline) as database:
             clock = Clock(world.wall)
             clock.at_least(await JobStore(database).newest() or 0.0)
+            clock.at_least(await RunStore(database).newest() or 0.0)
             persona = PersonaStore(database)
             cookies = await persona.load(COOKIES)
             driver = FakeDriver(cookies)
@@ -179,6 +180,7 @@ async def live(world: World) -> AsyncGenerator[Life]:
                 stop_grace_s=settings.stop_grace_s,
                 page_memory_bytes=settings.page_memory_mb * MIB,
                 rules=rules(settings.webhook_policy, settings.webhook_allow, (settings.host, settings.port)),
+                run_rules=run_rules(settings, (settings.host, settings.port)),
                 transport=world.receiver,
             )
             limits = Limits(

@@ -87,9 +87,12 @@ async def _submit(worker: Worker) -> Run:
     asked = submission.read(await _body())
     planned = worker.planner(asked)
     webhook = submission.webhook_of(asked, planned)
+    named = submission.key_of(asked, request.headers.getlist("Idempotency-Key"), planned.scope)
+    key = None if named is None else model.scoped_key(*named, asked.session_id)
+    if key is not None and (first := await worker.runs.submitted(key)) is not None:
+        return first  # already here: a name that cannot be looked up now is no matter of a run that is there
     if webhook is not None and (refusal := await worker.screen(webhook)) is not None:
         raise RunRefused(f"webhook_url: {refusal}")
-    key = submission.key_of(asked, request.headers.getlist("Idempotency-Key"), planned.scope)
     run = Run(
         run_id=service.new_id(),
         request=asked.model_dump_json(exclude_none=True),
@@ -101,7 +104,7 @@ async def _submit(worker: Worker) -> Run:
         session_id=asked.session_id,
         webhook=webhook,
         events=planned.events,
-        key=None if key is None else model.scoped_key(*key, asked.session_id),
+        key=key,
     )
     return await worker.runs.submit(run, planned.work)
 
@@ -136,7 +139,7 @@ def _applied() -> dict[str, str]:
 
 def _status(worker: Worker, run: Run) -> dict[str, Any]:
     entry = worker.runs.entry(run.run_id)
-    return views.status(run, None if entry is None else entry.far)
+    return views.status(run, worker.clock.now(), None if entry is None else entry.far)
 
 
 def _state() -> RunState | None:
@@ -160,7 +163,10 @@ def _number(name: str, default: int, most: int) -> int:
 
 
 def _base() -> str:
-    return f"{request.scheme}://{request.headers.get('Host', request.host)}"
+    """Scheme and host as the client has them: a proxy that ends its TLS says so in `X-Forwarded-Proto`."""
+    said = request.headers.get("X-Forwarded-Proto", "").partition(",")[0].strip().lower()
+    scheme = said if said in ("http", "https") else request.scheme
+    return f"{scheme}://{request.headers.get('Host', request.host)}"
 
 
 def _json(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:

@@ -1,0 +1,55 @@
+"""A run that is not over, as the worker has it in memory: its work, how far it is, and who waits for it.
+
+Source: contract, section 10.
+"""
+
+from dataclasses import dataclass, field
+
+import trio
+
+from penelope.runs.model import Far, Run
+from penelope.runs.port import Work
+
+
+@dataclass(eq=False, slots=True)
+class Entry:
+    """A run that is not over, or whose end the store has yet to take.
+
+    Attributes:
+        run: as the store has it; as it ended, once the store was told, whether it took that or not.
+        far: how far it is.
+        scope: of its work; cancelled when its client cancels it.
+        cancelled: its client did.
+        not_before: Trio's time; a run that was put back waits a moment.
+        over: set once it has ended, or the worker stopped before it did.
+    """
+
+    run: Run
+    work: Work
+    far: Far = field(default_factory=Far)
+    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+    cancelled: bool = False
+    not_before: float = 0.0
+    over: trio.Event = field(default_factory=trio.Event)
+    _changed: trio.Event | None = None
+
+    async def change(self) -> None:
+        """Return once its state or its progress is another one, or it is over."""
+        if self._changed is None:
+            self._changed = trio.Event()
+        await self._changed.wait()
+
+    def tell(self) -> None:
+        """Wake those who wait for a change. Immediate."""
+        if self._changed is not None:
+            self._changed.set()
+            self._changed = None
+
+    def progressed(self, far: Far) -> None:
+        self.far = far
+        self.tell()
+
+    def close(self) -> None:
+        """It is over."""
+        self.over.set()
+        self.tell()
