@@ -9,16 +9,20 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 import trio
+from structlog.testing import capture_logs
 
 from penelope.errors import BrowserLost, NoBrowser, ProxyFailed, StartError, StoreHeld
+from penelope.pages.browser import keeper
 from penelope.pages.browser.driver import open_browser
 from penelope.pages.browser.persona import BrowserOptions
+from penelope.pages.browser.session import Session
 from tests.browser.browsers import evaluate, goto, kill, mentions, opened, running, tree, until
 from tests.browser.sites import Site, running_site
 
@@ -74,6 +78,63 @@ async def test_a_dead_browser_is_not_handed_out(tmp_path: Path, site: Site) -> N
         await until(lambda: not driver.health.up, 1)
         with trio.fail_after(10):
             assert "good" == await goto(tab, f"{site.url}/good")
+
+
+async def test_a_browser_killed_in_the_middle_of_its_restart_is_tried_again_soon(
+    tmp_path: Path, site: Site
+) -> None:
+    """Again and again: who calls waits 15 s for it, and meets a try of that time however often it died before."""
+    assert max(keeper.BACK_OFF_S) < keeper.READY_S
+    async with opened(tmp_path / "p") as (driver, tab):
+        await goto(tab, f"{site.url}/good")
+        seen = set(driver.health.pids)
+        kill(driver.health.pids[1])
+        await until(lambda: not driver.health.up, 1)
+        with capture_logs() as logs:
+            for _ in range(3):
+                await until(lambda: not seen.issuperset(_browsers()), 15)
+                for pid in set(_browsers()) - seen:
+                    seen.add(pid)
+                    with suppress(ProcessLookupError):
+                        kill(pid)
+            await until(lambda: driver.health.up, 15)
+        failed = [line["error"] for line in logs if line["event"] == "the browser could not be started again"]
+        assert 3 == len(failed), failed
+        assert all("\n" not in error and "--disable" not in error for error in failed), failed
+        assert "good" == await evaluate(tab, "document.title")
+
+
+def _browsers() -> list[int]:
+    """The browsers of this process, and what is about to become one."""
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            words = process.cmdline()
+            if "--remote-debugging-pipe" in words and not any("--type=" in word for word in words):
+                found.append(process.pid)
+    return found
+
+
+async def test_a_browser_that_has_started_but_answers_nothing_is_given_up(
+    tmp_path: Path, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeper, "FIRST_WORDS_S", 0.5)
+    restore, deaf = Session.restore, True
+
+    async def ask(self: Session, cookies: str) -> None:
+        if deaf:
+            await asyncio.sleep(60)
+        await restore(self, cookies)
+
+    async with opened(tmp_path / "p") as (driver, tab):
+        await goto(tab, f"{site.url}/login")
+        await driver.cookies()
+        monkeypatch.setattr(Session, "restore", ask)
+        kill(driver.health.pids[1])
+        await until(lambda: "not answered" in driver.keeper.reason, 15)
+        deaf = False
+        await until(lambda: driver.health.up, 15)
+        assert "kept=1; session=2" == await goto(tab, f"{site.url}/who")
 
 
 async def test_a_stopped_browser_process_is_replaced(tmp_path: Path, site: Site) -> None:

@@ -3,17 +3,19 @@
 import asyncio
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
+from playwright.async_api import Error
 from structlog.testing import capture_logs
 
 from penelope.errors import BadParameter, PageLost, SiteFailed, TimedOut
 from penelope.pages.browser import heartbeat
+from penelope.pages.browser.inner import refuse_gotos
 from penelope.pages.browser.urls import allowed_url
 from penelope.pages.driver import Healing
 from tests.browser.browsers import evaluate, goto, kill, opened, renderers, until
@@ -412,6 +414,107 @@ async def test_a_plugin_that_goes_to_a_dangerous_address_fails(tmp_path: Path, s
             await tab.run(body, name="test/file")
         assert [] == seen
         assert "good" == await goto(tab, f"{site.url}/good")
+
+
+async def own_page(page: Any) -> Any:
+    return await page.context.new_page()
+
+
+async def own_popup(page: Any) -> Any:
+    async with page.expect_popup() as opened_by_script:
+        await page.evaluate("void open('about:blank')")
+    return await opened_by_script.value
+
+
+async def own_frame(page: Any) -> Any:
+    await page.set_content("<iframe></iframe>")
+    return page.frames[1]
+
+
+@pytest.mark.parametrize("there", [own_page, own_popup, own_frame])
+async def test_no_page_that_a_plugin_opens_goes_to_a_dangerous_address(
+    tmp_path: Path, site: Site, there: Callable[[Any], Any]
+) -> None:
+    """B30, by every route: refused before it is sent, so that even who catches the error sees nothing of it."""
+    seen: list[str] = []
+
+    def going(url: str) -> Callable[[Any, Any], Any]:
+        async def go(page: Any, _: object) -> None:
+            place = await there(page)
+            await place.goto(f"{site.url}/good")
+            with pytest.raises(Error) as refused:
+                await place.goto(url)
+            seen.append(await place.title())
+            raise refused.value
+
+        return go
+
+    async with opened(tmp_path / "p") as (_, tab):
+        for url in (
+            "file:///etc/hostname",
+            "chrome://version",
+            "chrome://crash",
+            "view-source:http://a.example",
+        ):
+            with pytest.raises(BadParameter, match="only http, https"):
+                await tab.run(going(url), name="test/own")
+            await tab.heal()
+            assert "good" == await goto(tab, f"{site.url}/good")
+        assert ["good"] * 4 == seen
+
+
+@pytest.mark.parametrize("there", [own_page, own_popup])
+async def test_a_page_of_a_plugins_own_that_comes_to_a_dangerous_address_is_closed(
+    tmp_path: Path, site: Site, there: Callable[[Any], Any]
+) -> None:
+    """B30: by the browser's own protocol, which is no `goto`."""
+
+    async def go(page: Any, _: object) -> str:
+        place = await there(page)
+        session = await page.context.new_cdp_session(place)
+        await session.send("Page.navigate", {"url": "file:///etc/hostname"})
+        await place.wait_for_timeout(2000)
+        return str(await place.content())
+
+    async with opened(tmp_path / "p") as (_, tab):
+        with pytest.raises(PageLost, match="was closed"):
+            await tab.run(go, name="test/own")
+        assert "good" == await goto(tab, f"{site.url}/good")
+
+
+async def test_a_page_may_go_to_what_it_made_itself(tmp_path: Path, site: Site) -> None:
+    """A `blob:` of a site's own, as many show a file; opened afresh, the page is where it was before."""
+    script = """void setTimeout(() => location = URL.createObjectURL(
+        new Blob(["<title>made</title>"], {type: "text/html"})))"""
+
+    async def go(page: Any, _: object) -> str:
+        await page.evaluate(script)
+        await page.wait_for_url("blob:**")
+        return str(await page.title())
+
+    async with opened(tmp_path / "p") as (driver, tab):
+        await goto(tab, f"{site.url}/good")
+        assert "made" == await tab.run(go, name="test/blob")
+        assert tab.url.startswith(f"blob:{site.url}/")
+        assert "made" == await evaluate(tab, "document.title")
+        for pid in renderers(driver):
+            kill(pid)
+        await until(lambda: tab.crashed)
+        assert "good" == await evaluate(tab, "document.title")
+
+
+def test_a_playwright_that_sends_in_another_way_is_left_alone() -> None:
+    """Then the pages say where they came, as they do of all other ways."""
+
+    class Connection:
+        pass
+
+    class Playwright:
+        _impl_obj = type("Impl", (), {"_connection": Connection()})()
+
+    for unknown in (Playwright(), object()):
+        refuse_gotos(unknown)  # type: ignore[arg-type]
+    assert {} == vars(Playwright._impl_obj._connection)
 
 
 @pytest.mark.parametrize("url", ["data:", "DATA:text/html", " data:text/html;base64"])

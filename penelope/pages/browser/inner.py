@@ -4,11 +4,13 @@ Asyncio-flavoured. Works with Playwright 1.49 to 1.65.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import structlog
-from playwright.async_api import BrowserContext, Page, Playwright
+from playwright.async_api import BrowserContext, Error, Page, Playwright
+
+from penelope.pages.browser.urls import is_allowed, refusal
 
 SAY_EVERY_S = 10.0  # the same error of a handler that fails at every event
 
@@ -41,6 +43,30 @@ def quiet_listeners(playwright: Playwright) -> None:
 
     del connection._error
     connection.__class__ = Quiet
+
+
+def refuse_gotos(playwright: Playwright) -> None:
+    """Refuse each `goto` to where no page may be before it is sent, whoever opened the page or frame: plugins, sites.
+
+    It fails as a `goto` of Playwright's does, so that it is translated as one. Where this Playwright sends in another
+    way than is known here, the pages themselves are left to say where they have come.
+    """
+    connection: Any = getattr(getattr(playwright, "_impl_obj", None), "_connection", None)
+    for name in ("send_message_to_server", "_send_message_to_server"):
+        if callable(send := getattr(connection, name, None)):
+            setattr(connection, name, _refusing(send))
+
+
+def _refusing(send: Callable[..., Any]) -> Callable[..., Any]:
+    def checked(about: Any, method: str, params: Any, *args: Any, **kwargs: Any) -> Any:
+        url = params.get("url") if method == "goto" and isinstance(params, Mapping) else None
+        if isinstance(url, str) and not is_allowed(url):
+            raise Error(
+                f'{refusal(url).message}\nCall log:\n  - navigating to "{url}", waiting until "commit"\n'
+            )
+        return send(about, method, params, *args, **kwargs)
+
+    return checked
 
 
 def on_navigations(

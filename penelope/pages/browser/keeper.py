@@ -5,24 +5,28 @@ Trio-flavoured, but for what its docstring says is asyncio-flavoured.
 Source: contract, section 3 ("a dead browser is started again").
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import structlog
 import trio
 
-from penelope.errors import BrowserLost
+from penelope.errors import BrowserLost, StartError
 from penelope.pages.browser.inner import Listeners
 from penelope.pages.browser.live import Live, answer_dialogs, open_live
 from penelope.pages.browser.persona import BrowserOptions
 from penelope.pages.browser.profile import Place
 from penelope.pages.browser.session import Session
+from penelope.pages.browser.strangers import watch_strangers
 from penelope.pages.browser.thread import BrowserThread
 from penelope.pages.browser.watch import Watch
 
 LOOK_EVERY_S = 0.5
 READY_S = 15.0  # how long a call waits for a browser that is being started again
-BACK_OFF_S = (0.0, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+# Before a further try, shorter than a call waits: whoever calls meets one, however often it was killed before.
+BACK_OFF_S = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0)
+FIRST_WORDS_S = 15.0  # for what a browser that has started is asked first
 STEADY_S = 60.0  # up for so long, the next restart is at once again
 CLOSE_S = 8.0
 TELL_S = 1.0
@@ -109,7 +113,16 @@ class Keeper:
     async def _begin(self, session: Session) -> None:
         """Asyncio-flavoured."""
         await session.start(self._options)
+        try:
+            async with asyncio.timeout(FIRST_WORDS_S):
+                await self._prepare(session)
+        except TimeoutError:
+            raise StartError(f"the browser has started, but not answered for {FIRST_WORDS_S:g} s") from None
+
+    async def _prepare(self, session: Session) -> None:
+        """Asyncio-flavoured."""
         answer_dialogs(session)
+        watch_strangers(session)
         if self.cookies is not None:
             await session.restore(self.cookies)
         pages = session.context.pages

@@ -22,7 +22,7 @@ from penelope.pages.browser.inner import Leftovers, on_navigations
 from penelope.pages.browser.kept import Kept, drop_handles
 from penelope.pages.browser.run import Run
 from penelope.pages.browser.session import Session, answers
-from penelope.pages.browser.urls import is_allowed, refusal
+from penelope.pages.browser.urls import ERROR_PAGE, is_allowed, may_stay_at, refusal
 
 DIALOGS_MAX = 50  # in a row; the page that opens a further one is ended
 DIALOG_PAUSE_S = 1.0  # that ends a row
@@ -33,7 +33,6 @@ LEFTOVERS_S = 1.0
 BLANK = "about:blank"
 TIMEOUT_MS = 30_000.0  # Playwright's own; another call may have set it
 HEAPS = ("totalSize", "embedderHeapUsedSize", "backingStorageSize")
-ERROR_PAGE = "chrome-error:"
 PROXY_WANTS_LOGIN = 407
 
 _E = TypeVar("_E")
@@ -180,7 +179,7 @@ class Live:
             self.error_page.set()
         elif is_allowed(self.url):
             self.place = self.url
-        else:
+        elif not may_stay_at(self.url):
             self.settling = self.start_soon(self.page.goto(BLANK), "leave a forbidden address")
             self.fail(refusal(self.url))
 

@@ -18,7 +18,7 @@ from playwright.async_api import BrowserContext, CDPSession, Error, Page, Playwr
 from penelope.errors import StartError
 from penelope.pages.browser import persona
 from penelope.pages.browser.find import find_browser
-from penelope.pages.browser.inner import Listeners, quiet_listeners
+from penelope.pages.browser.inner import Listeners, quiet_listeners, refuse_gotos
 from penelope.pages.browser.launch import (
     environment,
     launch_arguments,
@@ -111,6 +111,7 @@ class Session:
                 self._playwright = await async_playwright().start()
                 self.driver = Process(loop.drivers[-1])
                 quiet_listeners(self._playwright)
+                refuse_gotos(self._playwright)
                 await self._launch(options, self._playwright)
         except TimeoutError:
             raise StartError(f"the browser did not start within {START_S:g} s") from None
@@ -258,11 +259,13 @@ _SAID_BY = re.compile(r"^(- )?\[pid=\d+\]\[(err|out)\] ")
 
 def _why(message: str) -> str:
     """The line of Playwright's report that says why."""
+    if "signal=SIGKILL" in message:
+        return "it was killed"
     for line in message.splitlines():
         if ("ERROR" in line and "]" in line) or "error while loading" in line or "cannot" in line.lower():
             return _SAID_BY.sub("", line.strip())[:300]
     said = [line.partition("[err] ")[2].strip() for line in message.splitlines() if "[err] " in line]
-    return clean(said[-1] if said else message)[:300]
+    return clean(said[-1] if said else message.partition("Browser logs:")[0])[:300]
 
 
 async def answers(asked: Awaitable[_T], within_s: float) -> bool:

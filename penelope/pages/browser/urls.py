@@ -10,6 +10,7 @@ from penelope.errors import BadParameter
 
 _SCHEMES: Final = frozenset({"http", "https"})
 _SCHEME: Final = re.compile(r"([a-z][a-z0-9+.\-]*):", re.IGNORECASE)
+ERROR_PAGE: Final = "chrome-error:"
 _SHOWN = 200  # characters of a refused address that the message repeats
 
 # What a browser drops before it parses: C0 controls and spaces around, tabs and line ends anywhere.
@@ -29,6 +30,14 @@ def is_allowed(url: str) -> bool:
     if scheme == "about":
         return re.split(r"[?#]", parsed[match.end() :], maxsplit=1)[0].lower() == "blank"
     return scheme in _SCHEMES
+
+
+def may_stay_at(url: str) -> bool:
+    """Whether a page may be where it went by itself: what a site makes in the page (`blob:`) is the site's, too.
+
+    What has no address yet, and the browser's error page, are no place at all.
+    """
+    return not url or url == ":" or url.lower().startswith(("blob:", ERROR_PAGE)) or is_allowed(url)
 
 
 def refusal(url: str) -> BadParameter:
