@@ -121,7 +121,8 @@ def _screen(said: Mapping[str, Any]) -> Group:
     personas: list[Mapping[str, Any]] = said["personas"]
     up = sum(one["state"] == "running" for one in personas)
     busy = sum(bool(one["in_flight"]) for one in personas)
-    head = f"{len(personas)} personas, {up} up, {busy} with something in flight; Ctrl-C leaves\n"
+    count = f"{len(personas)} persona{'s' * (len(personas) != 1)}"
+    head = f"{count}, {up} up, {busy} with something in flight; Ctrl-C leaves\n"
     # Those that something happens to first; the others in the file's order.
     first = sorted(personas, key=lambda one: one["state"] == "stopped")
     return Group(Text(head), table(first, time.time()))

@@ -110,11 +110,15 @@ def top_personas(url: str, as_json: bool) -> None:
             await at_terminal.top(waker)
         return True
 
-    _at_waker(url, run)
+    _at_waker(url, run, is_left=True)
 
 
-def _at_waker(url: str, run: "Callable[[Waker], Awaitable[bool]]") -> None:
-    """Run a command that talks to a waker, and end with its exit code."""
+def _at_waker(url: str, run: "Callable[[Waker], Awaitable[bool]]", *, is_left: bool = False) -> None:
+    """Run a command that talks to a waker, and end with its exit code.
+
+    Args:
+        is_left: it ends by being interrupted, which is no failure then.
+    """
     import trio
 
     from penelope.settings import worker_address
@@ -133,7 +137,9 @@ def _at_waker(url: str, run: "Callable[[Waker], Awaitable[bool]]") -> None:
         for error in _leaves(group):
             click.echo(f"penelope: {plain.one_line(str(error))}", err=True)
     except* KeyboardInterrupt:
-        pass  # asked to leave
+        done = is_left
+        if not is_left:
+            click.echo("penelope: left; the waker goes on with what it was asked", err=True)
     sys.exit(0 if done else EXIT_FAILED)
 
 

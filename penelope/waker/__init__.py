@@ -15,7 +15,8 @@ failures    how often its worker failed, and when it is tried again
 house       all personas: their nursery, reload, stop
 gateway     `/p/{name}/api/v1/…`: one request passed on, both ways streamed
 app         `/api/v1/personas` and the gates before it
-workload    pure: the request log by hours; and where it is read
+workload    pure: the request log by hours
+stores      what is read of a worker's store
 metrics     `GET /metrics`
 described   the OpenAPI document
 run         the composition root of `penelope waker`

@@ -28,7 +28,7 @@ from penelope.http import auth, docs_page, envelope
 from penelope.http.envelope import json_response, success
 from penelope.http.front import Front, Receive, Send
 from penelope.settings import Settings
-from penelope.waker import described, metrics, views, workload
+from penelope.waker import described, metrics, stores, views, workload
 from penelope.waker.driver import Driver
 from penelope.waker.gateway import PREFIX, Gateway
 from penelope.waker.house import House
@@ -199,7 +199,7 @@ def _add_details(app: Front, house: House, driver: Driver) -> None:
         since = first // workload.HOUR_S * workload.HOUR_S
         try:
             works = await trio.to_thread.run_sync(
-                partial(workload.read, keeper.persona.order.store, float(since))
+                partial(stores.works, keeper.persona.order.store, float(since))
             )
         except sqlite3.Error as exc:
             raise Unavailable(f"the store of {name} cannot be read now: {exc}") from exc

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import httpx
@@ -22,7 +23,7 @@ import trio
 
 from penelope.clock import Clock
 from penelope.errors import Stopping, Unavailable, WorkerDown
-from penelope.waker import lifecycle
+from penelope.waker import lifecycle, stores
 from penelope.waker.driver import Driver
 from penelope.waker.failures import Failures
 from penelope.waker.model import Activity, Life, Mode, Persona, State, Why
@@ -282,9 +283,10 @@ class Keeper:
         failed = why in {Why.DIED, Why.SILENT}
         if why is Why.SILENT:
             self.last_error = f"the worker did not answer for {SILENT_S:.0f} s"
-        owes = failed or (why is Why.SHUTDOWN and await self._has_work())
+        said = await self.activity() if why is Why.SHUTDOWN else None
         if why is not Why.DIED:
             await self._tools.driver.stop(self.name, self.persona.order.kill_after_s)
+        owes = failed or await self._owes(why, said)
         self.counts[why] += 1
         self._watch, self._wishes.command = None, None
         if not owes:
@@ -295,12 +297,21 @@ class Keeper:
             self._failures.died = True
         else:
             self._failures.forget()
-            self._wishes.asked = self._wishes.asked or why is Why.CHANGED
+            self._wishes.asked = self._wishes.asked or why is Why.CHANGED or (owes and why is Why.IDLE)
             self._is_down(State.STOPPED, None)
 
-    async def _has_work(self) -> bool:
-        said = await self.activity()
-        return said is None or said.in_flight > 0
+    async def _owes(self, why: Why, said: Activity | None) -> bool:
+        """Did the worker leave webhooks behind that only its next life can deliver?
+
+        One that was idle may: a direct client can start a job between the worker's word and its stop.
+        """
+        if why in {Why.STOP, Why.REMOVED}:  # by hand: so be it
+            return False
+        read = partial(stores.owes_webhooks, self._order.store, self._now())
+        owes = await trio.to_thread.run_sync(read)
+        if owes is None:  # no store to look at: by what it said before
+            return why is Why.SHUTDOWN and (said is None or said.in_flight > 0)
+        return owes
 
     # Small steps
 

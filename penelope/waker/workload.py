@@ -1,26 +1,18 @@
-"""What a persona's worker had to do, by the hour: from the request log in its store, whether it runs or not.
+"""What a persona's worker had to do, by the hour. Pure.
 
 The call that starts a job logs its own `202`; it is skipped, since the job counts. Times are epoch seconds.
 
 Source: contract, section 9 (`GET /personas/{name}/workload`); the job specification, "Request log and workload".
 """
 
-import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import closing
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Final
 
 HOUR_S: Final = 3600
 CALLS: Final = frozenset({"plugin", "primitive"})
 JOBS: Final = frozenset({"job", "run"})
 STARTED: Final = 202
-BUSY_TIMEOUT_S: Final = 5.0
-
-_ENDS: Final = """
-    SELECT kind, status, at, duration_s FROM requests WHERE phase = 'end' AND at >= :since ORDER BY id
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,24 +60,6 @@ def shown(hours: list[Hour]) -> dict[str, Any]:
         "busy_s": round(sum(hour.busy_s for hour in hours), 3),
         "hours": [{**asdict(hour), "busy_s": round(hour.busy_s, 3)} for hour in hours],
     }
-
-
-def read(store: Path, since: float) -> list[Work]:
-    """The work that ended since then; empty where there is no store yet. Blocking; it changes nothing.
-
-    Raises:
-        sqlite3.Error: the store cannot be read.
-    """
-    path = store / "penelope.db"
-    if not path.exists():
-        return []
-    uri = f"{path.absolute().as_uri()}?mode=ro"
-    with closing(sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT_S)) as connection:
-        return [
-            Work(is_job=kind in JOBS, began=at - duration, ended=at)
-            for kind, status, at, duration in connection.execute(_ENDS, {"since": since})
-            if kind in JOBS or (kind in CALLS and status != STARTED)
-        ]
 
 
 def _hour(at: float) -> int:

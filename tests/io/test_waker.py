@@ -5,6 +5,7 @@ Source: contract, section 9.
 
 import json
 import os
+import pty
 import signal
 import socket
 import subprocess
@@ -284,6 +285,37 @@ async def test_a_worker_that_dies_at_its_start_is_told_with_its_last_words(new_w
                 head, row = shown.stdout.decode().splitlines()
                 assert ["NAME", "MODE", "STATE", "PORT"] == head.split()[:4]
                 assert ["alice", "sleepy", "failed", str(port)] == row.split()[:4]
+            seen, code = await trio.to_thread.run_sync(top_in_a_terminal, waker)
+            assert 0 == code
+            assert "1 persona, 0 up, 0 with something in flight; Ctrl-C leaves" in seen
+            assert "sleepy" in seen
+            assert "Traceback" not in seen
+
+
+def top_in_a_terminal(waker: WakerProcess) -> tuple[str, int]:
+    """What it shows, and its exit code after Ctrl-C; blocking."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "penelope", "personas", "top"],
+        cwd=waker.home,
+        env={**waker.environment(), "COLUMNS": "150", "LINES": "40", "TERM": "xterm-256color"},
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    seen = b""
+    try:
+        while b"failed" not in seen:
+            seen += os.read(ours, 65536)
+        process.send_signal(signal.SIGINT)
+        with suppress(OSError):  # how the end of a terminal reads
+            while chunk := os.read(ours, 65536):
+                seen += chunk
+        return seen.decode(errors="replace"), process.wait(20)
+    finally:
+        process.kill()
+        os.close(ours)
 
 
 async def test_what_is_wrong_with_the_file_stops_the_start(new_waker: NewWaker) -> None:

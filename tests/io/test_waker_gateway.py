@@ -29,7 +29,7 @@ from tests.io.waiting import until
 
 KEY = "the-key-of-the-waker-0123456789"
 MIB = 2**20
-MANY_MIB = 256
+MANY_MIB = 128
 SPARE_MIB = 48
 HEAD = b"HTTP/1.1 200 OK\r\nX-Mine: 1\r\n"
 Talk = Callable[[trio.SocketStream, bytes], Awaitable[None]]

@@ -1,7 +1,9 @@
 """Contract, section 9: personas that sleep until they are needed."""
 
 import math
+import sqlite3
 from collections.abc import AsyncGenerator, Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,9 @@ import httpx
 import pytest
 import trio
 
+from penelope.store import opening
 from tests.spec.waker_world import WakerLife, WakerWorld, live_waker
+from tests.spec.world import EPOCH
 
 FIELDS = ["name", "mode", "state", "pid", "port", "started_at", "idle_for_s", "in_flight", "last_error"]
 ALWAYS = '[personas.alice]\nmode = "always"\n'
@@ -689,3 +693,48 @@ async def test_what_a_stop_of_the_waker_cut_off_goes_on_with_the_next(
         await trio.sleep(3)
 
         assert state == await waker.state()
+
+
+def owe(waker: WakerLife, callback: str | None, forget_at: float | None) -> None:
+    """Put a job into alice's store, as a worker that was stopped in the middle of it leaves one."""
+    store = waker.keeper().persona.order.store
+    store.mkdir(parents=True)
+    with closing(sqlite3.connect(store / "penelope.db")) as connection:
+        connection.executescript(opening.schema())
+        connection.execute(
+            "INSERT INTO jobs (job_id, page_id, plugin, callback, ttl, request_id, state, started_at, finished_at,"
+            " forget_at) VALUES ('0123456789abcdef', 'main', 'a/b', ?, ?, 'r', 'done', 1.0, 2.0, ?)",
+            (callback, None if callback else 60.0, forget_at),
+        )
+        connection.commit()
+
+
+@pytest.mark.parametrize(
+    ("callback", "left_s", "state"),
+    [("http://127.0.0.1:1/", 600, "running"), ("http://127.0.0.1:1/", -1, "stopped"), (None, 600, "stopped")],
+    ids=["a webhook", "one past its deadline", "a polling job"],
+)
+async def test_webhooks_that_a_stop_caught_are_not_left_behind(
+    waker: WakerLife, callback: str | None, left_s: float, state: str
+) -> None:
+    """A direct client started a job just when its worker was told to stop for idleness: it is up again at once."""
+    await waker.call()
+    await trio.sleep(59)
+    owe(waker, callback, EPOCH + trio.current_time() + left_s)
+    await trio.sleep(5)
+    assert state == await waker.state()
+
+    assert "stopped" == (await waker.order("stop")).json()["state"]  # by hand: so be it
+    await trio.sleep(10)
+    assert "stopped" == await waker.state()
+
+
+async def test_webhooks_that_a_stop_of_the_waker_caught(world: WakerWorld) -> None:
+    """The store knows, whatever the worker said before."""
+    async with live_waker(world) as waker:
+        await waker.call()
+        owe(waker, "http://127.0.0.1:1/", EPOCH + 1000)
+        await waker.house.close()
+    async with live_waker(world) as waker:
+        await trio.sleep(3)
+        assert ("running", "stopped") == (await waker.state(), await waker.state("bob"))
