@@ -77,19 +77,22 @@ def _serve(overrides: dict[str, object]) -> int:
     from penelope import logs, registry
     from penelope import main as worker
     from penelope.pages.browser.run import any_given_up
+    from penelope.runs.agent import book as agent_book
+    from penelope.runs.planning import Planning
     from penelope.runs.recipes import book
     from penelope.settings import Settings, environment
 
     try:
         settings = Settings.from_environ(overrides)
         # Read once: no child process, the browser's least of all, needs to inherit it.
-        for name in ("PENELOPE_KEY", "PENELOPE_PROXY"):
+        for name in ("PENELOPE_KEY", "PENELOPE_KEY_PREVIOUS", "PENELOPE_PROXY", "PENELOPE_AGENT_KEY"):
             os.environ.pop(name, None)
         logs.configure(settings.log)
         structlog.get_logger("penelope").info("settings", **settings.masked())
         plugins = registry.load(settings.plugins)
         recipes = book.load(settings.recipes, plugins, environment())
-        code = trio.run(worker.run, settings, plugins, recipes)
+        agents = agent_book.load(settings.agents, plugins, agent_book.endpoint(settings))
+        code = trio.run(worker.run, settings, plugins, Planning(recipes, agents))
         if any_given_up():  # code that swallows everything would keep the interpreter from ending
             logging.shutdown()
             os._exit(code)

@@ -38,6 +38,7 @@
         ├── BadSettings
         ├── BadPlugin
         ├── BadRecipe
+        ├── BadAgent
         ├── NoBrowser
         ├── PortTaken
         ├── StoreHeld
@@ -251,6 +252,10 @@ class BadPlugin(StartError):
 
 
 class BadRecipe(StartError):
+    pass
+
+
+class BadAgent(StartError):
     pass
 
 

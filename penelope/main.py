@@ -37,7 +37,6 @@ from penelope.pages.gate import Gate, open_network
 from penelope.pages.manager import MAIN, PageManager
 from penelope.registry import Registry
 from penelope.runs.planning import Planning
-from penelope.runs.recipes.book import Recipes
 from penelope.runs.service import Limits as RunLimits
 from penelope.runs.service import Runs, open_runs
 from penelope.runs.store import RunStore
@@ -59,8 +58,11 @@ MIB: Final = 2**20
 log = structlog.get_logger("penelope")
 
 
-async def run(settings: Settings, registry: Registry, recipes: Recipes) -> int:
+async def run(settings: Settings, registry: Registry, planner: Planning) -> int:
     """Run a worker until it is told to stop.
+
+    Args:
+        planner: makes the work of runs, of the recipes and agents that were read.
 
     Returns:
         The process's exit code: 0; 75 when a call that could not be ended made it end itself; 143 when a second signal
@@ -72,7 +74,7 @@ async def run(settings: Settings, registry: Registry, recipes: Recipes) -> int:
     resolver.install()
     with hold_store(settings.store), listening(settings.host, settings.port, "PENELOPE_PORT") as port:
         async with trio.open_nursery() as watching:
-            code = await _live(settings, registry, recipes, port, watching)
+            code = await _live(settings, registry, planner, port, watching)
             watching.cancel_scope.cancel(reason="the worker is down")
     for number in STOPPING:  # all is done: one that comes now must not make a failure of it
         signal.signal(number, signal.SIG_IGN)
@@ -80,7 +82,7 @@ async def run(settings: Settings, registry: Registry, recipes: Recipes) -> int:
 
 
 async def _live(
-    settings: Settings, registry: Registry, recipes: Recipes, port: socket.socket, watching: trio.Nursery
+    settings: Settings, registry: Registry, planner: Planning, port: socket.socket, watching: trio.Nursery
 ) -> int:
     """From the store's opening to its closing. Signals are heard in `watching`, to the end: one that comes while the
     last POST is waited for, or the browser closes, must not end the process where it stands.
@@ -105,14 +107,14 @@ async def _live(
             )
             await pages.open(MAIN)
             return await _supervise(
-                settings, registry, recipes, database, clock, pages, driver, port, births, watching
+                settings, registry, planner, database, clock, pages, driver, port, births, watching
             )
 
 
 async def _supervise(
     settings: Settings,
     registry: Registry,
-    recipes: Recipes,
+    planner: Planning,
     database: Database,
     clock: Clock,
     pages: PageManager,
@@ -134,7 +136,6 @@ async def _supervise(
         rules=rules(settings.webhook_policy, settings.webhook_allow, port.getsockname()[:2]),
         run_rules=run_rules(settings, port.getsockname()[:2]),
     )
-    planner = Planning(recipes)
     limits = RunLimits(
         concurrent=settings.runs_max_concurrent,
         admitted=settings.runs_admitted,

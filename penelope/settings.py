@@ -63,6 +63,20 @@ class Settings(BaseSettings):
     recipes: Annotated[tuple[Path, ...], NoDecode] = Field(
         (), description="Colon-separated folders of recipes, NAME/TEMPLATE.yaml each."
     )
+    agents: Annotated[tuple[Path, ...], NoDecode] = Field(
+        (), description="Colon-separated folders of agents, NAME.yaml each, that runs name in agent_file."
+    )
+    agent_url: str | None = Field(
+        None,
+        description="The OpenAI-compatible endpoint whose model works prompts, up to its /chat/completions; unset: no "
+        "agent.",
+    )
+    agent_model: str | None = Field(
+        None, description="The model that is asked, unless an agent names another."
+    )
+    agent_key: SecretStr | None = Field(
+        None, description="What the endpoint is sent as a bearer token; unset: nothing."
+    )
     browser: Path | None = Field(None, description="The browser's executable; unset: the first one found.")
     headless: bool = Field(True, description="0 shows the browser's window.")
     proxy: SecretStr | None = Field(
@@ -180,7 +194,7 @@ class Settings(BaseSettings):
     def _split_hosts(cls, value: Any) -> Any:
         return _split(value, ",")
 
-    @field_validator("plugins", "recipes", mode="before")
+    @field_validator("plugins", "recipes", "agents", mode="before")
     @classmethod
     def _split_folders(cls, value: Any) -> Any:
         return _split(value, ":")
@@ -227,6 +241,9 @@ class Settings(BaseSettings):
 
     @field_validator(
         "key_previous",
+        "agent_url",
+        "agent_model",
+        "agent_key",
         "browser",
         "proxy",
         "locale",
@@ -259,7 +276,22 @@ class Settings(BaseSettings):
             )
         return value
 
-    @field_validator("key", "key_previous", mode="after")
+    @field_validator("agent_url")
+    @classmethod
+    def _endpoint_can_be_asked(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        url = value.strip()
+        match = re.fullmatch(
+            r"https?://(?:[A-Za-z0-9._-]+|\[[0-9a-fA-F:.]+\])(?::(\d{1,5}))?(?:/[!-~]*)?", url, re.ASCII
+        )
+        if not match or int(match[1] or 1) > 65535 or "?" in url or "#" in url:
+            raise ValueError(
+                "must be http:// or https://, then host[:port] and a path, e.g. http://host:8080/v1"
+            )
+        return url
+
+    @field_validator("key", "key_previous", "agent_key", mode="after")
     @classmethod
     def _key_is_usable(cls, value: SecretStr | None) -> SecretStr | None:
         if value is None:

@@ -106,13 +106,13 @@ async def open_client(
                 "Accept-Encoding": "identity",
                 "Connection": "close",  # so that the receiver knows that nothing follows
             },
-            transport=transport or Dialling(rules, _trust()),
+            transport=transport or Dialling(rules, trust()),
         ) as client
     ):
         yield client
 
 
-def _trust() -> ssl.SSLContext:
+def trust() -> ssl.SSLContext:
     """The machine's own authorities (also SSL_CERT_FILE), since a receiver on the LAN may have a certificate of a
     company's; and the public ones, for a machine that has none.
     """

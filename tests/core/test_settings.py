@@ -44,6 +44,15 @@ GOOD: list[tuple[str, str, str, Any]] = [
     ("PENELOPE_PLUGINS", "", "plugins", ()),
     ("PENELOPE_RECIPES", "/a: /b:", "recipes", (Path("/a"), Path("/b"))),
     ("PENELOPE_RECIPES", "", "recipes", ()),
+    ("PENELOPE_AGENTS", "/a: /b:", "agents", (Path("/a"), Path("/b"))),
+    ("PENELOPE_AGENTS", "", "agents", ()),
+    ("PENELOPE_AGENT_URL", " https://models.lan:8443/v1 ", "agent_url", "https://models.lan:8443/v1"),
+    ("PENELOPE_AGENT_URL", "http://[::1]", "agent_url", "http://[::1]"),
+    ("PENELOPE_AGENT_URL", "", "agent_url", None),
+    ("PENELOPE_AGENT_MODEL", "org/small:7b", "agent_model", "org/small:7b"),
+    ("PENELOPE_AGENT_MODEL", " ", "agent_model", None),
+    ("PENELOPE_AGENT_KEY", f" {OLD_KEY}\n", "agent_key", SecretStr(OLD_KEY)),
+    ("PENELOPE_AGENT_KEY", "", "agent_key", None),
     ("PENELOPE_BROWSER", "/usr/bin/chromium", "browser", Path("/usr/bin/chromium")),
     ("PENELOPE_BROWSER", " ", "browser", None),
     ("PENELOPE_HEADLESS", "0", "headless", False),
@@ -85,6 +94,20 @@ GOOD: list[tuple[str, str, str, Any]] = [
 ]
 BAD: list[tuple[str, str]] = [
     *(("PENELOPE_KEY_PREVIOUS", bad) for bad in ("with space", "schlüssel-schlüssel", "nul\x01l")),
+    *(("PENELOPE_AGENT_KEY", bad) for bad in ("with space", "schlüssel")),
+    *(
+        ("PENELOPE_AGENT_URL", bad)
+        for bad in (
+            "models.lan/v1",
+            "ftp://models.lan",
+            "http://",
+            "http://h:65536/v1",
+            "http://user:pass@h/v1",
+            "https://h/v1?api-key=x",
+            "https://h/v1#x",
+            "http://a b/v1",
+        )
+    ),
     *(("PENELOPE_PORT", bad) for bad in ("", "x", "-1", "65536", "1.5")),
     *(("PENELOPE_HEADLESS", bad) for bad in ("", "maybe", "2")),
     *(("PENELOPE_PROXY", bad) for bad in ("proxy", "ftp://h:1", "http://", "http://h:x", "http://a b:1")),
@@ -238,7 +261,12 @@ def test_the_keys_are_the_current_one_and_then_the_previous() -> None:
 def test_what_is_printed_never_shows_a_secret(key: str, password: str) -> None:
     """Printed at the start with secrets masked."""
     settings = Settings.from_environ(
-        {"key": key, "key_previous": key[::-1], "proxy": f"http://user:{password}@proxy.lan:8080"}
+        {
+            "key": key,
+            "key_previous": key[::-1],
+            "agent_key": key,
+            "proxy": f"http://user:{password}@proxy.lan:8080",
+        }
     )
     shown = settings.masked()
     assert {variable(name) for name in Settings.model_fields} == shown.keys()
