@@ -318,7 +318,7 @@ ROUTES: Final[dict[str, dict[str, Any]]] = {
                 "next_cursor": MAYBE_STRING,
             },
             parameters=[
-                query("job_id", STRING, "Of one job only."),
+                query("job_id", STRING, "Of one job, or run, only."),
                 query("host", STRING, "To one host only, a name or an address without a port."),
                 query("verdict", _VERDICT, "What came of it."),
                 query("error_class", {"type": "string", "enum": [*CLASSES]}, "Why it did not deliver."),

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,6 +35,7 @@ class WorkerProcess:
         home: folder of everything it has.
         base_url: once it is ready.
         unset: environment variables that it does not get.
+        before: words before the command's, e.g. of one that gives it a name server of its own and becomes it.
         started_in_s: how long its last start took, to know what this machine can do now.
     """
 
@@ -46,6 +47,7 @@ class WorkerProcess:
         self.home = home
         self.base_url = ""
         self.unset: set[str] = set()
+        self.before: Sequence[str] = ()
         self.started_in_s = 0.0
         self._folder = home / "plugins"
         self._folder.mkdir(parents=True)
@@ -115,7 +117,7 @@ class WorkerProcess:
         self._seen = {}
         with self.log_file.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, *program, "serve"],
+                [*self.before, sys.executable, *program, "serve"],
                 env=self.environment(settings),
                 cwd=self.home,
                 stdin=subprocess.DEVNULL,

@@ -24,7 +24,7 @@ class Query(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    job_id: Annotated[str, Field(pattern="^[0-9a-f]{16}$")] | None = None
+    job_id: Annotated[str, Field(pattern="^([0-9a-f]{16}|run_[0-9a-f]{12})$")] | None = None
     host: Annotated[str, Field(min_length=1, max_length=253)] | None = None
     verdict: Literal["delivered", "retry", "give up"] | None = None
     error_class: str | None = None
