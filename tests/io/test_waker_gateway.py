@@ -230,6 +230,24 @@ async def test_an_upload_goes_on_as_it_comes(tmp_path: Path) -> None:
     assert (200, b"{}") == (answer.status_code, answer.content)
 
 
+async def test_answers_that_have_no_body(tmp_path: Path) -> None:
+    """What they say of one goes on, and the connection is good for the next."""
+
+    async def talk(stream: trio.SocketStream, head: bytes) -> None:
+        if head.startswith(b"HEAD"):
+            await stream.send_all(HEAD + b"Content-Length: 1000\r\n\r\n")
+        else:
+            await stream.send_all(b"HTTP/1.1 204 No Content\r\nX-Mine: 1\r\n\r\n")
+
+    async with waker_before(talk, tmp_path) as url, client_of(url) as client:
+        with trio.fail_after(10):
+            for _ in range(2):
+                head = await client.head("/media/token")
+                assert (200, "1000", b"") == (head.status_code, head.headers["Content-Length"], head.content)
+                gone = await client.delete("/runs/1")
+                assert (204, "1", b"") == (gone.status_code, gone.headers["X-Mine"], gone.content)
+
+
 @pytest.mark.parametrize("way", ["down", "up"])
 async def test_much_data_costs_no_memory(tmp_path: Path, way: str) -> None:
     """Streamed, both ways: a reader that is slow is waited for, and nothing is held."""
