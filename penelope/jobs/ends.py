@@ -14,8 +14,8 @@ import trio
 from penelope.clock import Clock
 from penelope.errors import StoreBusy, StoreFull
 from penelope.jobs.ledger import Entry
-from penelope.jobs.listing import Place
-from penelope.jobs.model import Job
+from penelope.jobs.listing import NEWEST, Place, page_of
+from penelope.jobs.model import Job, State
 from penelope.jobs.schedule import is_over
 from penelope.jobs.store import JobStore
 
@@ -65,16 +65,32 @@ class JobEnds:
             return owed.job if owed.settled_at is None else None
         return await self._store.get(job_id)
 
-    async def listed(self, *, page_id: str | None, plugin: str | None, after: Place | None) -> list[Job]:
-        """The jobs after that place as they are, newest first, without their results; see `JobStore.listed`.
+    async def listed(
+        self,
+        *,
+        page_id: str | None,
+        plugin: str | None,
+        state: State | None,
+        after: Place | None,
+        limit: int,
+    ) -> tuple[list[Job], Place | None]:
+        """The first jobs after that place as they are, newest first, without their results; and where the rest begins,
+        None: there is no rest. See `JobStore.listed`.
 
         Raises:
             StoreBusy, StoreFull: the store cannot be read.
         """
-        stored = await self._store.listed(page_id=page_id, plugin=plugin, after=after)
-        known = [self._owed.get(job.job_id, _Owed(job)) for job in stored]
-        now = self._clock.now()
-        return [one.job for one in known if one.settled_at is None and not is_over(one.job, now)]
+        found: list[Job] = []
+        place = after or NEWEST
+        while True:  # some that the store has are over, or in another state than it knows
+            stored = await self._store.listed(page_id=page_id, plugin=plugin, after=place, limit=limit + 1)
+            known = [self._owed.get(job.job_id, _Owed(job)) for job in stored]
+            now = self._clock.now()
+            there = [one.job for one in known if one.settled_at is None and not is_over(one.job, now)]
+            found += [job for job in there if state is None or job.state is state]
+            if len(found) > limit or len(stored) <= limit:
+                return page_of(found, limit)
+            place = Place(stored[-1].started_at, stored[-1].job_id)
 
     async def finish(self, job: Job) -> None:
         """Note a job's end."""

@@ -5,14 +5,15 @@ A place is the job that was shown last: jobs that come or go meanwhile neither s
 Source: contract, section 11 ("List").
 """
 
+import math
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite
+from typing import Final
 
 from penelope.errors import BadParameter
-from penelope.jobs.model import Job, State
+from penelope.jobs.model import Job
 
 _PLACE = re.compile(r"([0-9.e+-]{1,40}) ([0-9a-f]{16})", re.ASCII)
 
@@ -23,6 +24,9 @@ class Place:
 
     started_at: float
     job_id: str
+
+
+NEWEST: Final = Place(math.inf, "")
 
 
 def to_cursor(place: Place) -> str:
@@ -41,20 +45,19 @@ def from_cursor(cursor: str) -> Place:
         place = Place(float(found[1]), found[2]) if found else None
     except ValueError:  # not base64, not ASCII, no number
         place = None
-    if place is None or not isfinite(place.started_at) or to_cursor(place) != cursor:
+    if place is None or not math.isfinite(place.started_at) or to_cursor(place) != cursor:
         raise BadParameter("parameter cursor is none that this worker gave")
     return place
 
 
-def page_of(jobs: Iterable[Job], state: State | None, limit: int) -> tuple[list[Job], Place | None]:
-    """The first jobs of that state (None: of any), and where the rest begins; None: there is no rest.
+def page_of(jobs: Sequence[Job], limit: int) -> tuple[list[Job], Place | None]:
+    """The first jobs, and where the rest begins; None: there is no rest.
 
     Args:
         jobs: newest first.
         limit: at least 1.
     """
-    wanted = [job for job in jobs if state is None or job.state is state]
-    shown = wanted[:limit]
-    if len(wanted) == len(shown):
+    shown = list(jobs[:limit])
+    if len(jobs) == len(shown):
         return shown, None
     return shown, Place(shown[-1].started_at, shown[-1].job_id)

@@ -91,9 +91,9 @@ _STARTS_OVER: Final = "FROM starts WHERE started_at <= :over"
 _LIST: Final = f"""
     SELECT {COLUMNS}, r.status, NULL AS result, NULL AS checkpoint
     FROM jobs j LEFT JOIN results r USING (job_id)
-    WHERE j.of_run = 0 AND (:page_id IS NULL OR j.page_id = :page_id) AND (:plugin IS NULL OR j.plugin = :plugin)
-      AND (:job_id IS NULL OR (j.started_at, j.job_id) < (:started_at, :job_id))
-    ORDER BY j.started_at DESC, j.job_id DESC
+    WHERE (j.started_at, j.job_id) < (:started_at, :job_id) AND j.of_run = 0
+      AND (:page_id IS NULL OR j.page_id = :page_id) AND (:plugin IS NULL OR j.plugin = :plugin)
+    ORDER BY j.started_at DESC, j.job_id DESC LIMIT :limit
 """
 _EXPIRED: Final = "SELECT job_id FROM jobs WHERE forget_at <= :now AND of_run = 0 AND ttl IS NOT NULL"
 
@@ -224,18 +224,19 @@ class JobStore:
 
         return await self._database.read(get)
 
-    async def listed(self, *, page_id: str | None, plugin: str | None, after: Place | None) -> list[Job]:
-        """The jobs after that place, newest first, without their results; expired ones are among them until the sweep.
+    async def listed(self, *, page_id: str | None, plugin: str | None, after: Place, limit: int) -> list[Job]:
+        """The first jobs after that place, newest first, without their results; expired ones are among them until the
+        sweep.
 
         Args:
             page_id, plugin: of that one only; None: of any.
-            after: None: from the newest on.
         """
         where = {
             "page_id": page_id,
             "plugin": plugin,
-            "started_at": None if after is None else after.started_at,
-            "job_id": None if after is None else after.job_id,
+            "started_at": after.started_at,
+            "job_id": after.job_id,
+            "limit": limit,
         }
         return await self._database.read(
             lambda connection: [job_of(row) for row in connection.execute(_LIST, where)]

@@ -25,6 +25,7 @@ CREATE TABLE jobs (
 ) STRICT;
 
 CREATE UNIQUE INDEX jobs_one_running_a_page ON jobs (page_id) WHERE state = 'running';
+CREATE INDEX jobs_by_started_at ON jobs (started_at, job_id);
 CREATE INDEX jobs_by_forget_at ON jobs (forget_at) WHERE forget_at IS NOT NULL AND of_run = 0;
 
 -- Apart from `jobs`: a result may have 50 MB, and an attempt's record must not write it again.

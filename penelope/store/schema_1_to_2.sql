@@ -33,6 +33,7 @@ DROP TABLE jobs;
 ALTER TABLE jobs_2 RENAME TO jobs;
 
 CREATE UNIQUE INDEX jobs_one_running_a_page ON jobs (page_id) WHERE state = 'running';
+CREATE INDEX jobs_by_started_at ON jobs (started_at, job_id);
 CREATE INDEX jobs_by_forget_at ON jobs (forget_at) WHERE forget_at IS NOT NULL AND of_run = 0;
 
 -- The starts that came with an Idempotency-Key. Nothing of the job but its id: the answer is made anew from the request

@@ -36,8 +36,9 @@ def blueprint(worker: Worker) -> Blueprint:
     async def listed() -> Response:
         asked = reading.checked_query(Query)
         after = None if asked.cursor is None else listing.from_cursor(asked.cursor)
-        jobs = await worker.supervisor.ends.listed(page_id=asked.page_id, plugin=asked.plugin, after=after)
-        shown, rest = listing.page_of(jobs, asked.state, asked.limit)
+        shown, rest = await worker.supervisor.ends.listed(
+            page_id=asked.page_id, plugin=asked.plugin, state=asked.state, after=after, limit=asked.limit
+        )
         now = worker.clock.now()
         return success(
             {
