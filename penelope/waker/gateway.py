@@ -98,7 +98,7 @@ class Gateway:
             request = httpx.Request(
                 scope["method"],
                 address,
-                headers=passing.to_worker(headers, address, keeper.key, answer.request_id),
+                headers=passing.to_worker(headers, address, keeper.key, answer.request_id, name),
                 stream=_Body(body),
                 extensions={"target": passing.with_query(target, scope["query_string"])},
             )

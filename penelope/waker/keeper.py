@@ -301,13 +301,13 @@ class Keeper:
             self._is_down(State.STOPPED, None)
 
     async def _owes(self, why: Why, said: Activity | None) -> bool:
-        """Did the worker leave webhooks behind that only its next life can deliver?
+        """Did the worker leave webhooks or queued runs behind, which only its next life can see to?
 
         One that was idle may: a direct client can start a job between the worker's word and its stop.
         """
         if why in {Why.STOP, Why.REMOVED}:  # by hand: so be it
             return False
-        read = partial(stores.owes_webhooks, self._order.store, self._now())
+        read = partial(stores.is_owing, self._order.store, self._now())
         owes = await trio.to_thread.run_sync(read)
         if owes is None:  # no store to look at: by what it said before
             return why is Why.SHUTDOWN and (said is None or said.in_flight > 0)

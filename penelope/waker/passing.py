@@ -74,18 +74,24 @@ def credentials(headers: Headers) -> list[str]:
     return bearer or [f"Bearer {key}" for key in _values(headers, b"x-api-key")]
 
 
-def to_worker(headers: Headers, address: str, key: str, own_request_id: str) -> Headers:
-    """The headers that the worker gets: the client's, with the worker's own key and host."""
+def to_worker(headers: Headers, address: str, key: str, own_request_id: str, name: str) -> Headers:
+    """The headers that the worker gets: the client's, with the worker's own key and host, and with how its clients see
+    it: absolute URLs in its answers are then ones that they can reach.
+    """
     names = {name.lower() for name, _ in headers}
     more = [
         (b"host", address.partition("://")[2].encode("ascii")),
         (b"authorization", b"Bearer " + key.encode("ascii")),
     ]
+    if b"x-forwarded-host" not in names and (asked := host(headers)):
+        more.append((b"x-forwarded-host", asked.encode("latin-1")))
+    before = next(iter(_values(headers, b"x-forwarded-prefix")), "")
+    more.append((b"x-forwarded-prefix", f"{before}/p/{name}".encode("latin-1")))
     if b"transfer-encoding" in names:
         more.append((b"transfer-encoding", b"chunked"))
     if b"x-request-id" not in names:
         more.append((b"x-request-id", own_request_id.encode("ascii")))
-    return more + _without(headers, HOP_BY_HOP | OWN)
+    return more + _without(headers, HOP_BY_HOP | OWN | {b"x-forwarded-prefix"})
 
 
 def to_client(headers: Headers) -> Headers:

@@ -18,9 +18,11 @@ BUSY_TIMEOUT_S: Final = 5.0
 _ENDS: Final = """
     SELECT kind, status, at, duration_s FROM requests WHERE phase = 'end' AND at >= :since ORDER BY id
 """
-_OWED: Final = """
+_WEBHOOKS: Final = """
     SELECT EXISTS (SELECT 1 FROM jobs WHERE callback IS NOT NULL AND (forget_at IS NULL OR forget_at > :now))
 """
+_RUNS: Final = "SELECT EXISTS (SELECT 1 FROM runs WHERE completed_at IS NULL)"
+_HAS_RUNS: Final = "SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'runs')"  # not in an older store
 
 
 def works(store: Path, since: float) -> list[Work]:
@@ -38,13 +40,21 @@ def works(store: Path, since: float) -> list[Work]:
     ]
 
 
-def owes_webhooks(store: Path, now: float) -> bool | None:
-    """Are there webhook jobs that only a running worker can settle? None: nobody can tell."""
+def is_owing(store: Path, now: float) -> bool | None:
+    """Are there webhooks to settle, or runs in the queue, which only a running worker can? None: nobody can tell."""
     try:
         with _reading(store) as connection:
-            return None if connection is None else bool(connection.execute(_OWED, {"now": now}).fetchone()[0])
+            if connection is None:
+                return None
+            return _is(connection, _WEBHOOKS, now) or (
+                _is(connection, _HAS_RUNS, now) and _is(connection, _RUNS, now)
+            )
     except sqlite3.Error:
         return None
+
+
+def _is(connection: sqlite3.Connection, question: str, now: float) -> bool:
+    return bool(connection.execute(question, {"now": now}).fetchone()[0])
 
 
 @contextmanager

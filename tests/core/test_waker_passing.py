@@ -70,14 +70,16 @@ def test_headers_to_the_worker() -> None:
     assert [
         (b"host", b"127.0.0.1:5101"),
         (b"authorization", b"Bearer the-personas"),
+        (b"x-forwarded-host", b"waker.example"),
+        (b"x-forwarded-prefix", b"/p/alice"),
         (b"transfer-encoding", b"chunked"),
         (b"x-request-id", b"id"),
         (b"X-Lease", b"token"),
         (b"Accept-Encoding", b"gzip"),
         (b"X-Lease", b"twice"),
-    ] == passing.to_worker(given, ADDRESS, "the-personas", "id")
+    ] == passing.to_worker(given, ADDRESS, "the-personas", "id", "alice")
     assert (b"x-request-id", b"mine") not in passing.to_worker(
-        [(b"X-Request-Id", b"mine")], ADDRESS, "the-personas", "id"
+        [(b"X-Request-Id", b"mine")], ADDRESS, "the-personas", "id", "alice"
     )
 
 
@@ -103,3 +105,11 @@ def test_credentials() -> None:
 def test_media_tokens_are_not_logged() -> None:
     assert "/api/v1/media/…" == passing.logged(b"/api/v1/media/secret")
     assert "/api/v1/jobs/1" == passing.logged(b"/api/v1/jobs/1")
+
+
+def test_what_a_proxy_before_the_waker_says_holds() -> None:
+    """The outermost host, and all prefixes in their order."""
+    given = [(b"Host", b"inner"), (b"X-Forwarded-Host", b"outer"), (b"X-Forwarded-Prefix", b"/penelope")]
+
+    sent = dict(passing.to_worker(given, ADDRESS, "k", "id", "alice"))
+    assert (b"outer", b"/penelope/p/alice") == (sent[b"X-Forwarded-Host"], sent[b"x-forwarded-prefix"])

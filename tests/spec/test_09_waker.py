@@ -729,6 +729,21 @@ async def test_webhooks_that_a_stop_caught_are_not_left_behind(
     assert "stopped" == await waker.state()
 
 
+async def test_runs_in_the_queue_are_not_left_behind(waker: WakerLife) -> None:
+    await waker.call()
+    await trio.sleep(59)
+    owe(waker, None, EPOCH + 1000)
+    with closing(sqlite3.connect(waker.keeper().persona.order.store / "penelope.db")) as connection:
+        connection.execute(
+            "INSERT INTO runs (run_id, state, request, agent_id, timeout_s, request_id, created_at)"
+            " VALUES ('run_0123456789ab', 'queued', '{}', 'a', 60.0, 'r', 1.0)"
+        )
+        connection.commit()
+    await trio.sleep(5)
+
+    assert "running" == await waker.state()
+
+
 async def test_webhooks_that_a_stop_of_the_waker_caught(world: WakerWorld) -> None:
     """The store knows, whatever the worker said before."""
     async with live_waker(world) as waker:

@@ -304,6 +304,24 @@ class TestTold:
             for url in (answer.headers["Location"], answer.json()["poll_url"], answer.json()["stream_url"]):
                 assert url.startswith(f"{scheme}://127.0.0.1:5000{RUNS}/run_")
 
+    @pytest.mark.parametrize(
+        ("host", "prefix", "base"),
+        [
+            ("waker.example:5050", "/p/alice", "http://waker.example:5050/p/alice"),
+            ("[::1]:5050", "/a/p/alice", "http://[::1]:5050/a/p/alice"),
+            ("evil/x", "no-slash", "http://127.0.0.1:5000"),
+            ("a b", "/p/../x", "http://127.0.0.1:5000"),
+            ("", "//evil", "http://127.0.0.1:5000"),
+        ],
+    )
+    async def test_urls_have_the_host_and_the_prefix_that_a_proxy_says(
+        self, life: Life, host: str, prefix: str, base: str
+    ) -> None:
+        """As the waker's gateway does; what is no host and no prefix is not believed."""
+        answer = await submit(life, headers={"X-Forwarded-Host": host, "X-Forwarded-Prefix": prefix})
+        for url in (answer.headers["Location"], answer.json()["poll_url"], answer.json()["stream_url"]):
+            assert url.startswith(f"{base}{RUNS}/run_")
+
     async def test_the_clock_never_goes_back_behind_a_run(self, world: World) -> None:
         async with live(world) as life:
             first = await submitted(life)

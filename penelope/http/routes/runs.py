@@ -23,6 +23,10 @@ PAGE_SIZE: Final = 20
 MAX_PAGE_SIZE: Final = 100
 _RUN_ID: Final = re.compile(r"run_[0-9a-f]{12}", re.ASCII)
 _WHOLE: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
+_FORWARDED_HOST: Final = re.compile(
+    r"[A-Za-z0-9.-]{1,253}(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]{2,45}\](:[0-9]{1,5})?", re.ASCII
+)
+_FORWARDED_PREFIX: Final = re.compile(r"(/[A-Za-z0-9_-]{1,64}){1,8}", re.ASCII)
 
 
 def blueprint(worker: Worker) -> Blueprint:
@@ -163,10 +167,14 @@ def _number(name: str, default: int, most: int) -> int:
 
 
 def _base() -> str:
-    """Scheme and host as the client has them: a proxy that ends its TLS says so in `X-Forwarded-Proto`."""
+    """Scheme, host and prefix as the client has them: a proxy, or the waker, says them in `X-Forwarded-…`."""
     said = request.headers.get("X-Forwarded-Proto", "").partition(",")[0].strip().lower()
     scheme = said if said in ("http", "https") else request.scheme
-    return f"{scheme}://{request.headers.get('Host', request.host)}"
+    host = request.headers.get("X-Forwarded-Host", "").partition(",")[0].strip()
+    if not _FORWARDED_HOST.fullmatch(host):
+        host = request.headers.get("Host", request.host)
+    prefix = request.headers.get("X-Forwarded-Prefix", "")
+    return f"{scheme}://{host}{prefix if _FORWARDED_PREFIX.fullmatch(prefix) else ''}"
 
 
 def _json(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
