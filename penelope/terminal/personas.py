@@ -6,6 +6,7 @@ Source: contract, section 9.
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
+from urllib.parse import quote
 
 import trio
 from rich.console import Console, Group
@@ -37,6 +38,10 @@ async def show(waker: Waker, *, as_json: bool) -> None:
         plain.say(Text(jsontext.dumps(said)))
     else:
         plain.say(table(said["personas"], time.time()))
+
+
+def _path(name: str) -> str:
+    return f"{PERSONAS}/{quote(name, safe='')}"
 
 
 def table(personas: list[Mapping[str, Any]], now: float) -> Table:
@@ -74,7 +79,7 @@ async def order(waker: Waker, what: str, name: str, *, as_json: bool) -> bool:
     Raises:
         Trouble: there is no waker, or it says no.
     """
-    answer = await waker.post(f"{PERSONAS}/{name}/{what}")
+    answer = await waker.post(f"{_path(name)}/{what}")
     if as_json:
         plain.say(Text(answer.text))
         return answer.is_success
@@ -96,7 +101,7 @@ async def reload(waker: Waker, *, as_json: bool) -> bool:
 
 async def logs(waker: Waker, name: str, lines: int, *, as_json: bool) -> None:
     """Print the last lines of a worker's log."""
-    said = await waker.get(f"{PERSONAS}/{name}/logs?lines={lines}")
+    said = await waker.get(f"{_path(name)}/logs?lines={lines}")
     if as_json:
         plain.say(Text(jsontext.dumps(said)))
         return
