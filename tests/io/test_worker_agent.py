@@ -163,6 +163,9 @@ async def test_an_agent_works_pages(new_worker: NewWorker, nursery: trio.Nursery
         assert "cancelled" == (await client.post(f"{RUNS}/{run_id}/cancel")).json()["status"]
         with trio.fail_after(10):
             await left.wait()
+
+        end = await ended(client, await submitted(client, "Wait.", timeout=1))
+        assert ("failed", "Job timed out after 1s") == (end["status"], end["error"])
         assert "idle" == (await client.get("/api/v1/main")).json()["state"]
     assert 0 == await worker.stop()
     said_nowhere(worker)

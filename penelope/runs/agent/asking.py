@@ -7,7 +7,9 @@ Trio-flavoured. Source: contract, section 10 ("an OpenAI-compatible endpoint").
 """
 
 import email.utils
+import functools
 import math
+import ssl
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -163,9 +165,15 @@ async def open_asking(endpoint: Endpoint) -> AsyncGenerator[Asking]:
         timeout=httpx.Timeout(None, connect=CONNECT_S),  # the rest has one scope over all of it
         trust_env=False,
         follow_redirects=False,
-        verify=trust() if endpoint.url.startswith("https:") else True,
+        verify=_trust() if endpoint.url.startswith("https:") else True,
     ) as client:
         yield Asking(endpoint, client)
+
+
+@functools.cache
+def _trust() -> ssl.SSLContext:
+    """Read once: the authorities are some hundreds, and runs are many."""
+    return trust()
 
 
 def after_s(header: str | None) -> float:

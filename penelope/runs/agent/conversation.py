@@ -59,14 +59,14 @@ class Conversation:
             {"role": "assistant", "content": text[:MAX_SAID_CHARS] or None, "tool_calls": sent}
         )
 
-    def gave(self, call: ToolCall, value: Any) -> None:
-        """What a tool gave, a JSON value."""
-        self._told(call, self._marked(value))
+    def gave(self, call: ToolCall, text: str) -> None:
+        """What a tool gave, as JSON of a bounded length."""
+        self._told(call, self._marked(text))
 
     def failed(self, call: ToolCall, status: int, kind: str | None, words: str) -> None:
         """A tool failed; the words may be a page's."""
         why = f"{status}, {kind}" if kind else str(status)
-        self._told(call, f"The tool failed ({why}).\n{self._marked(words)}")
+        self._told(call, f"The tool failed ({why}).\n{self._marked(fitted(words, MAX_RESULT_CHARS))}")
 
     def refused(self, call: ToolCall, words: str) -> None:
         """The worker's own word: the call was not made."""
@@ -92,10 +92,9 @@ class Conversation:
     def _told(self, call: ToolCall, content: str) -> None:
         self.messages.append({"role": "tool", "tool_call_id": call.call_id, "content": content})
 
-    def _marked(self, value: Any) -> str:
+    def _marked(self, text: str) -> str:
         # The model may have written the mark into a page.
-        text = fitted(value, MAX_RESULT_CHARS).replace(self._mark, "…")
-        return f"<data-{self._mark}>\n{text}\n</data-{self._mark}>"
+        return f"<data-{self._mark}>\n{text.replace(self._mark, '…')}\n</data-{self._mark}>"
 
 
 def with_ids(calls: Iterable[ToolCall], step: int) -> list[ToolCall]:

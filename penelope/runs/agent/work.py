@@ -8,18 +8,18 @@ Source: contract, section 10 ("bounded in steps and time, each step a progress e
 """
 
 import secrets
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import structlog
+import trio
 
 from penelope import jsontext
 from penelope.errors import RequestError
 from penelope.runs.agent import tools, wire
 from penelope.runs.agent.asking import Asking, open_asking
-from penelope.runs.agent.conversation import LAST_STEP, NO_WORDS, Conversation, with_ids
-from penelope.runs.agent.links import taken_out
+from penelope.runs.agent.conversation import LAST_STEP, MAX_RESULT_CHARS, NO_WORDS, Conversation, with_ids
+from penelope.runs.agent.links import Files
 from penelope.runs.agent.model import MAX_CALLS, MAX_USELESS, Agent, AgentFailed, Endpoint, Tool
 from penelope.runs.agent.wire import Said, ToolCall, Usage
 from penelope.runs.port import Desk, OnProgress, RunFailed, StepFailed
@@ -86,7 +86,7 @@ class _Running:
     asking: Asking
     conversation: Conversation
     spent: _Spent = field(default_factory=_Spent)
-    files: list[Mapping[str, Any]] = field(default_factory=list)
+    files: Files = field(default_factory=Files)
     called: int = 0
     useless: int = 0  # answers in a row of which nothing could be done
 
@@ -174,7 +174,7 @@ class _Running:
             status = exc.answered
             self.conversation.failed(call, status, exc.fault, exc.message)
         else:
-            self.conversation.gave(call, taken_out(gave, self.files))
+            self.conversation.gave(call, await self._shown(gave))
         self.called += 1
         log.info("agent's tool called", run_id=self.desk.run_id, step=step, tool=tool.name, status=status)
 
@@ -182,6 +182,12 @@ class _Running:
         if tool.is_plugin:
             return await self.desk.plugin(tool.name, given, told)
         return await self.desk.primitive(tool.name, given)
+
+    async def _shown(self, gave: dict[str, Any]) -> str:
+        """In a thread: a page's answer may have 32 MiB, and the worker's loop goes on meanwhile. It touches only what
+        is this run's, so that one that is cancelled leaves it alone.
+        """
+        return await trio.to_thread.run_sync(self.files.shown, gave, MAX_RESULT_CHARS, abandon_on_cancel=True)
 
     async def _tell(self, step: int, share: float, words: str) -> None:
         done = step - 1
@@ -193,7 +199,7 @@ class _Running:
             "answer": said.text,
             "steps": step,
             "tool_calls": self.called,
-            "files": [dict(link) for link in self.files],
+            "files": self.files.links,
             "model": self.agent.model,
             "finish_reason": said.finish,
             "tokens": {
