@@ -4,6 +4,7 @@ What it says is a list of answers, each a receiver's behaviour; the last one is 
 """
 
 import json
+import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +27,7 @@ class Model:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.receiver.port}/v1"
+        return f"{self.receiver.scheme}://127.0.0.1:{self.receiver.port}/v1"
 
     @property
     def questions(self) -> list[dict[str, Any]]:
@@ -39,7 +40,10 @@ class Model:
 
 
 async def serve_model(
-    answers: list[Behaviour], *, task_status: "trio.TaskStatus[Model]" = trio.TASK_STATUS_IGNORED
+    answers: list[Behaviour],
+    tls: ssl.SSLContext | None = None,
+    *,
+    task_status: "trio.TaskStatus[Model]" = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Answer until cancelled; started with the `Model`."""
     left = list(answers)
@@ -48,7 +52,7 @@ async def serve_model(
         await (left.pop(0) if len(left) > 1 else left[0])(stream, received)
 
     async with trio.open_nursery() as nursery:
-        receiver: Receiver = await nursery.start(serve_receiver, behave)
+        receiver: Receiver = await nursery.start(serve_receiver, behave, tls)
         task_status.started(Model(receiver))
 
 

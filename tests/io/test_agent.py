@@ -4,10 +4,13 @@ Source: contract, section 10 ("A prompt alone goes to the agent"); docs/agent.md
 """
 
 import json
+import ssl
+from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
+import trustme
 from pydantic import SecretStr
 
 from penelope import registry
@@ -422,6 +425,27 @@ class TestTheEndpoint:
                 await asked.wait()
                 nursery.cancel_scope.cancel(reason="the test's client cancels")
             await gone.wait()
+
+    @pytest.mark.parametrize("known", [True, False])
+    async def test_over_tls_its_certificate_must_be_good(
+        self, nursery: trio.Nursery, known: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Of an authority that the machine trusts; another's is not tried again."""
+        authority = trustme.CA()
+        trusted = authority if known else trustme.CA()
+        trusted.cert_pem.write_to_path(str(tmp_path / "authority.pem"))
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
+        asking._trust.cache_clear()
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        authority.issue_cert("127.0.0.1").configure_cert(context)
+        model: Model = await nursery.start(serve_model, [says("A")], context)
+
+        if known:
+            assert "A" == (await worked(model))["answer"]
+        else:
+            assert "the agent's endpoint cannot be asked: TLS: " in await failure(model)
+            assert 1 == model.receiver.connections
+        asking._trust.cache_clear()
 
     async def test_no_proxy_of_the_environment(
         self, start: Start, monkeypatch: pytest.MonkeyPatch, free_port: int

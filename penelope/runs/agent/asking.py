@@ -91,7 +91,10 @@ class Asking:
         except trio.TooSlowError as exc:
             raise AgentFailed(f"the agent's endpoint did not answer within {ANSWER_S:.0f} s") from exc
         except httpx.HTTPError as exc:
-            raise _CanPass(f"cannot be asked: {answers.of_error(exc).error}") from exc
+            told = answers.of_error(exc)
+            if told.error_class == "tls":  # a certificate is no better in a second
+                raise AgentFailed(f"the agent's endpoint cannot be asked: {told.error}") from exc
+            raise _CanPass(f"cannot be asked: {told.error}") from exc
         if response.status_code != httpx.codes.OK:
             raise self._refusal(response, data)
         is_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
