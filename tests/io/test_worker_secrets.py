@@ -1,4 +1,4 @@
-"""The key and the proxy's password are nowhere: not in a log, a command line, an environment, an answer, or a file."""
+"""The keys and the proxy's password are nowhere: not in a log, a command line, an environment, an answer, or a file."""
 
 from pathlib import Path
 
@@ -11,6 +11,9 @@ from tests.io.receivers import Received, Stream
 from tests.io.worker_process import KEY, WorkerProcess
 
 PASSWORD = "hush-hush-0815"
+KEY_BEFORE = "the-key-before-0123456789"
+AGENT_KEY = "sk-of-the-agents-endpoint-4711"
+SECRETS = (KEY, KEY_BEFORE, AGENT_KEY, PASSWORD)
 PLUGIN = "/api/v1/main/plugin/tested"
 
 
@@ -26,7 +29,11 @@ async def test_secrets_are_nowhere(new_worker: NewWorker, new_receiver: NewRecei
 
     gate = await new_receiver(proxy)
     receiver = await new_receiver()
-    worker = new_worker(PENELOPE_PROXY=f"http://me:{PASSWORD}@127.0.0.1:{gate.port}")
+    worker = new_worker(
+        PENELOPE_PROXY=f"http://me:{PASSWORD}@127.0.0.1:{gate.port}",
+        PENELOPE_KEY_PREVIOUS=KEY_BEFORE,
+        PENELOPE_AGENT_KEY=AGENT_KEY,
+    )
     await worker.start()
     answers = bytearray()
     async with worker.client() as client:
@@ -45,7 +52,7 @@ async def test_secrets_are_nowhere(new_worker: NewWorker, new_receiver: NewRecei
         answers += received.body
     assert proxied, "the proxy was never asked"
 
-    for secret in (KEY, PASSWORD):
+    for secret in SECRETS:
         assert secret.encode() not in answers
         assert secret not in "".join(f"{name}: {value}" for name, value in received.headers)
         for process in worker.look():
@@ -54,7 +61,7 @@ async def test_secrets_are_nowhere(new_worker: NewWorker, new_receiver: NewRecei
                 assert secret not in str(environment(process)), process
     assert 0 == await worker.stop()
     assert "**********" in worker.log
-    for secret in (KEY, PASSWORD):
+    for secret in SECRETS:
         assert secret not in worker.log
         assert [] == await trio.to_thread.run_sync(files_with, worker, secret)
 
