@@ -42,7 +42,7 @@ class Watch:
         Args:
             policy: the one that holds now.
         """
-        heard_at = look_at = self._clock.now()
+        heard_at = look_at = began = self._clock.now()
         while True:
             await self._wishes.pause(look_at - self._clock.now())
             said = None if self._wishes.told() else await self.ask(ANSWER_S)
@@ -55,9 +55,11 @@ class Watch:
                 if not isinstance(verdict, Stay):
                     return verdict.why
                 look_at = verdict.until
+            elif heard_at == began and self._wishes.renew:
+                # Of an earlier waker's, and with another key than the file now gives it: nobody can ask it.
+                return self._wishes.renew
             elif now - heard_at >= SILENT_S:
-                # One that has another key than the file now gives it cannot be asked.
-                return self._wishes.renew or Why.SILENT
+                return Why.SILENT
             else:
                 look_at = now + ASK_AGAIN_S
 

@@ -657,6 +657,19 @@ async def test_the_wakers_crash_leaves_workers_running_and_the_next_takes_them_o
         assert "stopped" == await waker.state()
 
 
+async def test_a_worker_whose_key_nobody_has_any_more_is_started_anew(world: WakerWorld) -> None:
+    """It cannot be asked whether it is quiet, and nobody could reach it: its own grace is its drain."""
+    async with live_waker(world) as waker:
+        await waker.call()
+        waker.worker().in_flight = 1
+    world.text = '[personas.alice]\nkey = "another-key-of-alice"\n'
+    async with live_waker(world) as waker:
+        await trio.sleep(3)
+
+        assert ("running", 2) == (await waker.state(), waker.driver.starts["alice"])
+        assert 201 == (await waker.call()).status_code
+
+
 async def test_a_worker_of_no_persona_is_stopped(world: WakerWorld) -> None:
     async with live_waker(world) as waker:
         await waker.call()
