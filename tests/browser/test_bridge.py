@@ -340,6 +340,7 @@ async def test_a_blocking_body_does_not_stop_trio() -> None:
 async def test_a_stall_is_warned_of_once_with_the_plugins_name_and_stack(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr("penelope.pages.browser.watch.BLOCKED_S", 0.3)
     monkeypatch.setattr("penelope.pages.browser.watch.WARN_AFTER_S", 0.3)
     monkeypatch.setattr("penelope.pages.browser.watch.PING_EVERY_S", 0.1)
 

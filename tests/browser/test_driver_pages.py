@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import trio
-from playwright.async_api import Error
+from playwright.async_api import Error, Page
 from structlog.testing import capture_logs
 
 from penelope.errors import BadParameter, PageLost, SiteFailed, TimedOut
@@ -489,7 +489,7 @@ async def test_a_page_may_go_to_what_it_made_itself(tmp_path: Path, site: Site) 
 
     async def go(page: Any, _: object) -> str:
         await page.evaluate(script)
-        await page.wait_for_url("blob:**")
+        await page.wait_for_function("document.title === 'made'")
         return str(await page.title())
 
     async with opened(tmp_path / "p") as (driver, tab):
@@ -515,6 +515,107 @@ def test_a_playwright_that_sends_in_another_way_is_left_alone() -> None:
     for unknown in (Playwright(), object()):
         refuse_gotos(unknown)  # type: ignore[arg-type]
     assert {} == vars(Playwright._impl_obj._connection)
+
+
+HANDLERS = {
+    "of the page": lambda page, handler: page.on("console", handler),
+    "of the context": lambda page, handler: page.context.on("console", handler),
+    "once": lambda page, handler: page.once("console", handler),
+}
+
+
+@pytest.mark.parametrize("listen", HANDLERS.values(), ids=HANDLERS)
+@pytest.mark.parametrize("how", ["ends", "is cancelled"])
+async def test_a_handler_that_still_runs_ends_with_its_call(tmp_path: Path, listen: Any, how: str) -> None:
+    """Playwright starts it, outside of the call's context: it would work the page of the next one."""
+    steps: list[float] = []
+
+    async def handler(_: object) -> None:
+        while True:
+            steps.append(time.monotonic())
+            await asyncio.sleep(0.01)
+
+    async def body(page: Any, _: object) -> None:
+        listen(page, handler)
+        await page.evaluate("console.log('x')")
+        while not steps:  # noqa: ASYNC110 - set in another call
+            await asyncio.sleep(0.01)
+        if how == "is cancelled":
+            await asyncio.sleep(60)
+
+    async with opened(tmp_path / "p") as (_, tab):
+        with trio.move_on_after(1) as scope:
+            await tab.run(body, name="test/handler")
+        assert scope.cancelled_caught == (how == "is cancelled")
+        over = time.monotonic()
+        await tab.heal()
+        await evaluate(tab, "console.log('y')")
+        await trio.sleep(0.2)
+        assert steps[-1] < over
+
+
+async def test_a_handler_may_be_of_each_call_at_work_and_ends_with_the_last(tmp_path: Path) -> None:
+    """Playwright does not say whose it is: nobody's handler ends before its call does."""
+    steps: list[float] = []
+    seen_off: list[bool] = []
+
+    async def handler(_: object) -> None:
+        while True:
+            steps.append(time.monotonic())
+            await asyncio.sleep(0.01)
+
+    async def listener(page: Any, _: object) -> float:
+        page.on("console", handler)
+        await page.evaluate("setTimeout(() => console.log('x'), 100)")
+        while not seen_off:  # noqa: ASYNC110 - set on Trio's side
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)
+        return time.monotonic()
+
+    async def neighbour(_: Any, __: object) -> None:
+        while not steps:  # noqa: ASYNC110 - set in another call
+            await asyncio.sleep(0.01)
+
+    async with opened(tmp_path / "p") as (driver, tab):
+        other = await driver.open_tab("other")
+        async with trio.open_nursery() as nursery:
+
+            async def listen() -> None:
+                over.append(await tab.run(listener, name="test/listener"))
+
+            over: list[float] = []
+            nursery.start_soon(listen)
+            await other.run(neighbour, name="test/neighbour")
+            seen_off.append(True)
+        assert steps[-1] > over[0] - 0.05, "it ended with its neighbour"
+        await trio.sleep(0.2)
+        assert steps[-1] < over[0] + 0.15
+
+
+async def test_a_page_of_a_plugins_own_that_does_not_close_is_closed(
+    tmp_path: Path, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A loop of its own would take a core for ever."""
+    hung: list[bool] = []
+
+    async def body(page: Any, _: object) -> None:
+        own = await page.context.new_page()
+        await own.evaluate("void setTimeout(() => { while (1) {} }, 50)")
+        await asyncio.sleep(0.2)
+
+    async with opened(tmp_path / "p") as (driver, tab):
+
+        async def hangs(self: Page, **_: object) -> None:
+            hung.append(True)
+            await asyncio.sleep(60)
+
+        monkeypatch.setattr(Page, "close", hangs)
+        await tab.run(body, name="test/own")
+        context = (await driver.keeper.ready()).context
+        await until(lambda: len(context.pages) == 1, 8)
+        assert hung
+        await goto(tab, f"{site.url}/good")
+        monkeypatch.undo()
 
 
 @pytest.mark.parametrize("url", ["data:", "DATA:text/html", " data:text/html;base64"])

@@ -23,6 +23,7 @@ from penelope.pages.browser.live import Live
 from penelope.pages.browser.persona import BrowserOptions
 from penelope.pages.browser.profile import Place, hold_profile
 from penelope.pages.browser.session import Session
+from penelope.pages.browser.strangers import close_stranger
 from penelope.pages.browser.tab import PlaywrightTab
 from penelope.pages.browser.thread import BrowserThread, open_thread
 from penelope.pages.browser.translate import is_playwright, translate
@@ -167,7 +168,7 @@ class PlaywrightDriver:
         spare = self.keeper.spare
         owned = [live.page for live in lives] + ([] if spare is None else [spare.page])
         for page in session.strays(owned):
-            lives[0].start_soon(page.close(), "close a page that a call left")
+            lives[0].start_soon(close_stranger(session, page), "close a page that a call left")
         if session.listeners is not None:
             session.listeners.remove_later_ones()
         if has_routes(session.context):

@@ -22,6 +22,7 @@ from penelope.pages.browser.inner import Leftovers, on_navigations
 from penelope.pages.browser.kept import Kept, drop_handles
 from penelope.pages.browser.run import Run
 from penelope.pages.browser.session import Session, answers
+from penelope.pages.browser.strangers import close_stranger
 from penelope.pages.browser.urls import ERROR_PAGE, is_allowed, may_stay_at, refusal
 
 DIALOGS_MAX = 50  # in a row; the page that opens a further one is ended
@@ -166,7 +167,7 @@ class Live:
     def _on_close(self, _: Page) -> None:
         self.gone.set()
         for popup in self.popups:
-            self.start_soon(popup.close(), "close a popup")
+            self.start_soon(close_stranger(self.session, popup), "close a popup")
 
     @safe
     def _on_navigated(self, frame: Frame) -> None:
@@ -202,7 +203,7 @@ class Live:
         self.popups_seen += 1
         self.popups = [known for known in self.popups if not known.is_closed()]
         if self.run is None or len(self.popups) >= POPUPS_MAX:
-            self.start_soon(popup.close(), "close a popup")
+            self.start_soon(close_stranger(self.session, popup), "close a popup")
             return
         self.popups.append(popup)
         popup.on("popup", self._on_popup)
@@ -222,6 +223,7 @@ class Live:
     def begin(self, run: Run[Any]) -> None:
         """A call takes the page; immediate."""
         self.run = run
+        run.begins_work()
         self.failed_url = None
         self.asked_at = None
         self.moved = False
@@ -231,17 +233,19 @@ class Live:
 
     async def end(self) -> None:
         """The call is over: its handlers are removed, what it opened is closed beside. Bounded."""
-        self.run = None
+        run, self.run = self.run, None
         if self._leftovers is not None:
             await answers(self._leftovers.remove(), LEFTOVERS_S)
             self._leftovers = None
+        if run is not None:
+            await run.end_helpers()  # those of its handlers, which began until now
         self._kept.forget_requests()
         if handles := self._kept.handles():
             self.start_soon(drop_handles(handles), "drop the handles that a call left")
         if self.popups_seen:
             log.info("popups closed", page_id=self.page_id, seen=self.popups_seen)
             for popup in self.popups:
-                self.start_soon(popup.close(), "close a popup")
+                self.start_soon(close_stranger(self.session, popup), "close a popup")
             self.popups, self.popups_seen = [], 0
         for download in self.downloads:
             self.start_soon(_drop(download), "drop a download")

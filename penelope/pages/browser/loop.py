@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 current_run: ContextVar["Run[Any] | None"] = ContextVar("penelope_browser_run", default=None)
 
 _PLAYWRIGHT_INNER = str(Path(playwright.__file__).parent / "_impl") + os.sep
+# Whose coroutines are no plugin's, though they have no call's context either. The families are plugins like any other.
+_NOT_PLUGINS = (
+    _PLAYWRIGHT_INNER,
+    str(Path(asyncio.__file__).parent) + os.sep,
+    str(Path(__file__).parents[1]) + os.sep,
+)
 _DRIVER_VERB = "run-driver"
 
 # The parent may have died before setpriv ran, and then no signal ever comes: look once it is armed.
@@ -50,12 +56,17 @@ class BrowserLoop(asyncio.SelectorEventLoop):
     Attributes:
         at_work: the call whose code has the thread right now; None between steps. Read by the watch.
         drivers: pids of the node drivers that were started.
+        runs: the calls that work pages.
         environment: of the node driver and, through it, of the browser; None: this process's own.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.at_work: Run[Any] | None = None
+        self.runs: set[Run[Any]] = set()
+        self._handlers: dict[
+            asyncio.Task[Any], set[Run[Any]]
+        ] = {}  # that run, and the calls that each may be of
         self.drivers: list[int] = []
         self._transports: list[asyncio.SubprocessTransport] = []
         self.environment: dict[str, str] | None = None
@@ -88,6 +99,23 @@ class BrowserLoop(asyncio.SelectorEventLoop):
         self._transports = [one for one in self._transports if not one.is_closing()] + [made[0]]
         return made
 
+    def handler(self, coro: Coroutine[Any, Any, Any], **kwargs: Any) -> "asyncio.Task[Any]":
+        """A task for a plugin's handler of an event: Playwright starts it, outside of every call's context."""
+        if len(self.runs) == 1:
+            (run,) = self.runs
+            return run.adopted(coro, **kwargs)
+        task = asyncio.Task(coro, loop=self, **kwargs)
+        self._handlers[task] = set(self.runs)
+        task.add_done_callback(self._handlers.pop)
+        return task
+
+    def handlers_of(self, run: "Run[Any]") -> "set[asyncio.Task[Any]]":
+        """The handlers that run and that no call but this one, which ends, can have left."""
+        found = {task for task, owners in self._handlers.items() if owners <= {run}}
+        for owners in self._handlers.values():
+            owners.discard(run)
+        return found
+
     def close_transports(self) -> None:
         """Close what a start that was cut off left open; before the loop is closed, in its thread."""
         for transport in self._transports:
@@ -97,9 +125,16 @@ class BrowserLoop(asyncio.SelectorEventLoop):
 
 def _make_task(loop: asyncio.AbstractEventLoop, coro: Any, **kwargs: Any) -> "asyncio.Task[Any]":
     run = current_run.get()
-    if run is None or run.closed or not isinstance(coro, Coroutine):
+    code = getattr(coro, "cr_code", None) if isinstance(coro, Coroutine) else None
+    if code is None:
         return asyncio.Task(coro, loop=loop, **kwargs)
-    code = getattr(coro, "cr_code", None)
-    if code is None or code.co_filename.startswith(_PLAYWRIGHT_INNER):
+    if (
+        run is None
+        and isinstance(loop, BrowserLoop)
+        and loop.runs
+        and not code.co_filename.startswith(_NOT_PLUGINS)
+    ):
+        return loop.handler(coro, **kwargs)
+    if run is None or run.closed or code.co_filename.startswith(_PLAYWRIGHT_INNER):
         return asyncio.Task(coro, loop=loop, **kwargs)  # Playwright's own bookkeeping: not the call's to end
     return run.adopted(coro, **kwargs)

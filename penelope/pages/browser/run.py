@@ -151,7 +151,7 @@ class Run(Generic[_T]):
     async def owning(self, work: Awaitable[_U]) -> _U:
         """Await a plugin's work; the tasks that it started, and left, are ended before this returns."""
         async with AsyncExitStack() as stack:
-            stack.push_async_callback(self._end_helpers)
+            stack.push_async_callback(self.end_helpers)
             stack.callback(current_run.reset, current_run.set(self))
             return await work
 
@@ -159,8 +159,13 @@ class Run(Generic[_T]):
         """From here on it only keeps its books: see `release`."""
         self._early = (value,)
 
-    async def _end_helpers(self) -> None:
+    def begins_work(self) -> None:
+        """From here on a handler that Playwright starts may be this call's. Immediate."""
+        self._loop.runs.add(self)
+
+    async def end_helpers(self) -> None:
         """What a call leaves behind ends with it: nothing of it may work the page later."""
+        self._helpers |= self._loop.handlers_of(self)
         if not self._helpers:
             return
         for task in self._helpers:
@@ -171,6 +176,7 @@ class Run(Generic[_T]):
 
     def _done(self, task: "asyncio.Task[_T]") -> None:
         self.closed = True
+        self._loop.runs.discard(self)
         if task.cancelled():
             self._error = asyncio.CancelledError()
         elif (error := task.exception()) is not None:
