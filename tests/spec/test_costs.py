@@ -1,0 +1,126 @@
+"""What work costs, counted and not timed: commits and statements a job, statements and tasks a request.
+
+A number here may fall; one that rises was paid by every job or every poll, and wants a reason.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import trio
+
+from tests.spec.receiver import Receiver
+from tests.spec.world import Life
+
+OWN = ("BEGIN", "COMMIT", "SAVEPOINT", "RELEASE")
+
+
+@contextmanager
+def statements(life: Life) -> Iterator[list[str]]:
+    """What SQLite is told to do on any of the store's connections, but for the borders of transactions."""
+    seen: list[str] = []
+
+    def note(text: str) -> None:
+        # A delete that reaches into other tables is told once for each of them.
+        if not text.startswith((*OWN, "--")) and text not in seen[-1:]:
+            seen.append(text)
+
+    connections = [life.database._writer, *life.database._readers]
+    for connection in connections:
+        connection.set_trace_callback(note)
+    try:
+        yield seen
+    finally:
+        for connection in connections:
+            connection.set_trace_callback(None)
+
+
+class Tasks(trio.abc.Instrument):
+    """Counts the tasks that begin."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def task_spawned(self, _: trio.lowlevel.Task) -> None:
+        self.count += 1
+
+
+async def test_a_polling_job_is_two_commits(life: Life) -> None:
+    """Its start and its end: four rows in all, by four statements and the count of the held jobs."""
+    before = life.database.commits
+    with statements(life) as seen:
+        await life.start("echo", ttl=600)
+        await trio.sleep(0.1)
+    assert 2 == life.database.commits - before
+    assert 6 == len(seen), seen
+
+
+async def test_a_delivered_job_is_three_commits(life: Life, receiver: Receiver) -> None:
+    """Its start, its end, and that it was delivered, with the ledger's row; its result is not read again."""
+    before = life.database.commits
+    with statements(life) as seen:
+        await life.start("echo")
+        await trio.sleep(0.1)
+    assert 1 == len(receiver.posts)
+    assert 3 == life.database.commits - before
+    assert 8 == len(seen), seen
+
+
+async def test_a_failed_attempt_is_one_commit_more(life: Life, receiver: Receiver) -> None:
+    receiver.answers(500, 200)
+    before = life.database.commits
+    await life.start("echo")
+    await trio.sleep(1)
+    assert 3 == life.database.commits - before
+
+
+async def test_a_start_with_a_key_is_no_commit_more(life: Life) -> None:
+    before = life.database.commits
+    await life.call("echo", headers={"X-Result-Ttl": "60", "Idempotency-Key": "k"})
+    await trio.sleep(0.1)
+    assert 2 == life.database.commits - before
+
+
+async def test_a_plain_call_touches_no_store(life: Life) -> None:
+    """But for the request log, which is written twice a second for all."""
+    with statements(life) as seen:
+        await life.call("echo")
+    assert [] == seen
+
+
+async def test_a_poll_is_one_read(life: Life) -> None:
+    job = await life.start("echo", ttl=600)
+    await trio.sleep(0.1)
+    with statements(life) as seen:
+        await life.poll(job)
+    assert 1 == len(seen), seen
+
+
+async def test_a_list_is_one_read(life: Life) -> None:
+    for _ in range(5):
+        await life.start("echo", ttl=600)
+        await trio.sleep(0.1)
+    with statements(life) as seen:
+        await life.http.get("/api/v1/jobs?limit=3")
+    assert 1 == len(seen), seen
+
+
+async def test_a_run_is_three_commits(life: Life) -> None:
+    """Its submit, its beginning, its end."""
+    before = life.database.commits
+    body = {"prompt": "{}", "recipe_name": "echo"}
+    await life.http.post("/api/v1/runs", json=body, headers={"Prefer": "wait=5"})
+    assert 3 == life.database.commits - before
+
+
+async def test_a_poll_is_as_many_tasks_as_quart_makes(life: Life) -> None:
+    """None of ours: nothing is spawned to answer from the store."""
+    job = await life.start("echo", ttl=600)
+    await trio.sleep(0.1)
+    await life.poll(job)
+    tasks = Tasks()
+    trio.lowlevel.add_instrument(tasks)
+    await life.http.get("/healthz")
+    health, tasks.count = tasks.count, 0
+    await life.poll(job)
+    trio.lowlevel.remove_instrument(tasks)
+    assert health == tasks.count
