@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 import click
 
 from penelope.errors import StartError
-from penelope.terminal import commands
+from penelope.terminal import commands, run_commands
 from penelope.terminal.waker_commands import personas
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ def main() -> None:
 for _command in commands.ALL:
     main.add_command(_command)
 main.add_command(personas)
+main.add_command(run_commands.run)
 
 
 @main.command(cls=_ServeCommand)

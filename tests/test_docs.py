@@ -20,6 +20,8 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 from pydantic import SecretStr
 
 from penelope import cli, client, errors, main, registry, signing
+from penelope.client.blocking.runs import Runs
+from penelope.client.waiting.runs import AsyncRuns
 from penelope.http import openapi, prefer, sse, streaming
 from penelope.http.app import create_app
 from penelope.http.described import ROUTES
@@ -755,18 +757,31 @@ def test_the_floors_are_those_of_the_contracts() -> None:
 
 
 def test_the_client_is_explained() -> None:
-    """Each name of its door, each method of a client and of a job, and each field of a job has its place."""
+    """Each name of its door, each method of a client, of a job and of a run, and each of their fields has its place."""
     page = text_of(DOCS / "client.md")
     methods = {
         name
-        for kind in (client.Client, client.JobHandle)
+        for kind in (client.Client, client.JobHandle, client.RunHandle, Runs)
         for name in vars(kind)
         if not name.startswith("_") and name != "close"
     }
-    fields = client.Job.model_fields.keys() - {"page_id", "plugin"}
+    fields = (client.Job.model_fields.keys() | client.Run.model_fields.keys()) - {"page_id", "plugin"}
 
-    wanted = {*client.__all__, *methods, *fields} - {"AsyncJobHandle", "JobHandle"}
-    wanted -= {"Delivery", "Event", "Job", "Media", "Posted"}  # values, that are told by their fields
+    wanted = {*client.__all__, *methods, *fields} - {
+        "AsyncJobHandle",
+        "JobHandle",
+        "AsyncRunHandle",
+        "RunHandle",
+    }
+    wanted -= {
+        "Delivery",
+        "Event",
+        "Job",
+        "Media",
+        "Posted",
+        "Progress",
+        "Run",
+    }  # values, that are told by their fields
     assert [] == sorted(name for name in wanted if not re.search(rf"\b{name}\b", page))
     assert vars(client.Client).keys() - {"close"} >= methods & vars(client.AsyncClient).keys()
 
@@ -776,6 +791,8 @@ def test_both_clients_have_the_same_methods() -> None:
     for one, other in (
         (client.Client, client.AsyncClient),
         (client.JobHandle, client.AsyncJobHandle),
+        (client.RunHandle, client.AsyncRunHandle),
+        (Runs, AsyncRuns),
     ):
         for name in {*vars(one), *vars(other)} - {"close", "aclose", "events"}:
             if not name.startswith("_"):

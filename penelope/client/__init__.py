@@ -9,6 +9,7 @@ retrying    when to ask again; pure
 sse         server-sent events; pure
 asking      requests, answers and the flows made of them; no socket
 flows       the API's routes as flows
+run_flows   those of runs, which have no envelope
 watching    a watcher of a job's events; no socket
 files       media links and downloads; no socket
 webhooks    `verify`
@@ -18,6 +19,7 @@ waiting     `AsyncClient`, the same for asyncio and Trio
 
 from penelope.client.blocking.client import Client
 from penelope.client.blocking.job import JobHandle
+from penelope.client.blocking.runs import RunHandle
 from penelope.client.errors import (
     BadAddress,
     BadSignature,
@@ -26,6 +28,7 @@ from penelope.client.errors import (
     JobFailed,
     NotFound,
     PenelopeClientError,
+    RunFailed,
     StillRunning,
     Unauthorized,
     Unavailable,
@@ -33,15 +36,17 @@ from penelope.client.errors import (
     Unreachable,
 )
 from penelope.client.files import media_links
-from penelope.client.models import Delivery, Event, Job, Media, Posted
+from penelope.client.models import Delivery, Event, Job, Media, Posted, Progress, Run
 from penelope.client.retrying import Retries
 from penelope.client.waiting.client import AsyncClient
 from penelope.client.waiting.job import AsyncJobHandle
+from penelope.client.waiting.runs import AsyncRunHandle
 from penelope.client.webhooks import verify
 
 __all__ = (
     "AsyncClient",
     "AsyncJobHandle",
+    "AsyncRunHandle",
     "BadAddress",
     "BadSignature",
     "Client",
@@ -56,7 +61,11 @@ __all__ = (
     "NotFound",
     "PenelopeClientError",
     "Posted",
+    "Progress",
     "Retries",
+    "Run",
+    "RunFailed",
+    "RunHandle",
     "StillRunning",
     "Unauthorized",
     "Unavailable",

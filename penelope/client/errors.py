@@ -9,8 +9,9 @@
     │   ├── NotFound         404  no such page, plugin or file; a job that is unknown, expired or delivered
     │   ├── Conflict         409, 423  the page is busy or leased, the job has ended
     │   ├── Unavailable      429, 502 to 504 of a proxy, 503, 507  try again later; `retry_after`
-    │   └── JobFailed        the job ended badly: its `job`
-    ├── StillRunning         the time given was over before the job was; also a `TimeoutError`
+    │   ├── JobFailed        the job ended badly: its `job`
+    │   └── RunFailed        the run ended badly: its `run`
+    ├── StillRunning         the time given was over before the job or the run was; also a `TimeoutError`
     └── BadSignature         a webhook's body is not the worker's, or too old
 
 Every one has `message` (one sentence), `status` (the HTTP status, None where there was no answer) and `kind` (whose
@@ -20,7 +21,7 @@ fault it was, as the API reference lists them; None where that is not said).
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from penelope.client.models import Job
+    from penelope.client.models import Job, Run
 
 
 class PenelopeClientError(Exception):
@@ -99,16 +100,27 @@ class JobFailed(Failure):
         self.job = job
 
 
-class StillRunning(PenelopeClientError, TimeoutError):
-    """The job runs on.
-
-    Attributes:
-        job: as it was seen last; None when no answer came at all.
+class RunFailed(Failure):
+    """Attributes:
+    run: as it ended.
     """
 
-    def __init__(self, message: str, *, job: "Job | None") -> None:
+    def __init__(self, message: str, *, run: "Run") -> None:
+        super().__init__(message)
+        self.run = run
+
+
+class StillRunning(PenelopeClientError, TimeoutError):
+    """The job, or the run, goes on.
+
+    Attributes:
+        job, run: as it was seen last; None where it is the other, or when no answer came at all.
+    """
+
+    def __init__(self, message: str, *, job: "Job | None" = None, run: "Run | None" = None) -> None:
         super().__init__(message)
         self.job = job
+        self.run = run
 
 
 class BadSignature(PenelopeClientError):

@@ -4,11 +4,12 @@ Unknown keys are passed over: a newer worker may show more.
 """
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, Final, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from penelope.client.errors import JobFailed, UnexpectedAnswer
+from penelope.client.errors import JobFailed, RunFailed, UnexpectedAnswer
 
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
@@ -78,18 +79,70 @@ class Job(_Shown):
 
 
 class Event(_Shown):
-    """What a watcher of a job is told.
+    """What a watcher of a job, or of a run, is told.
 
     Attributes:
-        kind: `state`, `progress`, `end`; a newer worker may have more.
+        kind: of a job `state`, `progress`, `end`; of a run `status`, `progress`, `heartbeat`, and last `result`,
+            `error` or `cancelled`; a newer worker may have more.
         id: to go on from; None where the event is not kept.
-        job: of `end`, as it ended.
+        job: of a job's `end`, as it ended.
     """
 
     kind: str
     data: dict[str, Any]
     id: str | None = None
     job: Job | None = None
+
+
+class Progress(_Shown):
+    """How far a run is; `percentage` 0 to 100, `steps_total` None: nobody knows."""
+
+    percentage: float = 0.0
+    current_step: str | None = None
+    steps_completed: int = 0
+    steps_total: int | None = None
+
+
+class Run(_Shown):
+    """A run, as its status and its result show it.
+
+    Attributes:
+        job_id: its id, `run_…`.
+        status: `queued`, `running`, `succeeded`, `failed` or `cancelled`.
+        agent_id: what does it: `recipe:<name>` or `agent:<name>`.
+        result: what it answered; None until it succeeded, or where only its status was asked for.
+        duration_seconds: of its work; None as `result`.
+    """
+
+    job_id: str
+    status: str
+    progress: Progress = Progress()
+    created_at: datetime
+    started_at: datetime | None = None
+    completed_at: datetime | None = None
+    agent_id: str | None = None
+    session_id: str | None = None
+    error: str | None = None
+    result: Any = None
+    duration_seconds: float | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        return self.completed_at is not None
+
+    @property
+    def succeeded(self) -> bool:
+        return self.status == "succeeded"
+
+    def answer(self) -> Any:
+        """What it answered, of a run that has ended.
+
+        Raises:
+            RunFailed: it ended badly.
+        """
+        if self.succeeded:
+            return self.result
+        raise RunFailed(self.error or f"the run is {self.status}", run=self)
 
 
 class Media(_Shown):

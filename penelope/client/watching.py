@@ -1,8 +1,10 @@
-"""One watcher of a job's events: what to ask, what was heard, when to come back; without a socket.
+"""One watcher of the events of a job or a run: what to ask, what was heard, when to come back; without a socket.
 
 Source: contract, section 11 ("Watch").
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 import httpx
@@ -12,6 +14,8 @@ from penelope.client.asking import Answer, Ask, How, Trying, comes_back, said
 from penelope.client.errors import UnexpectedAnswer
 from penelope.client.flows import job_path
 from penelope.client.models import Event, Job, shown
+from penelope.client.run_flows import run_path
+from penelope.client.run_flows import said as run_said
 from penelope.client.sse import Message, Reader
 
 SILENCE_S: Final = 45.0  # three of the worker's heartbeats
@@ -19,15 +23,42 @@ LASTED_S: Final = 5.0  # a stream that did was a good one: what comes after it i
 TYPE: Final = "text/event-stream"
 
 
-class Watching:
-    """Attributes:
-    over: `end` was heard.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """What is watched.
+
+    Attributes:
+        what: in words.
+        ends: the kinds of events of which each is the last.
+        said: makes of an answer that is no stream the failure that it is.
     """
 
-    def __init__(self, how: How, job_id: str) -> None:
+    what: str
+    path: str
+    ends: frozenset[str]
+    said: Callable[[Answer], object]
+
+
+def job(job_id: str) -> Watched:
+    return Watched(
+        what=f"job {job_id}", path=f"{job_path(job_id)}/events", ends=frozenset({"end"}), said=said
+    )
+
+
+def run(run_id: str) -> Watched:
+    ends = frozenset({"result", "error", "cancelled"})
+    return Watched(what=f"run {run_id}", path=f"{run_path(run_id)}/stream", ends=ends, said=run_said)
+
+
+class Watching:
+    """Attributes:
+    over: the last event was heard.
+    """
+
+    def __init__(self, how: How, watched: Watched) -> None:
         self.over = False
         self._how = how
-        self._job_id = job_id
+        self._watched = watched
         self._trying = Trying(how)
         self._reader = Reader()
         self._opened_at = how.clock()
@@ -41,7 +72,7 @@ class Watching:
     def _ask(self) -> Ask:
         ask = Ask(
             method="GET",
-            path=f"{job_path(self._job_id)}/events",
+            path=self._watched.path,
             headers={"Accept": TYPE},
             answer_s=SILENCE_S,
         )
@@ -65,9 +96,8 @@ class Watching:
             raise UnexpectedAnswer(f"the event {message.event} is no JSON: {exc}") from exc
         if not isinstance(data, dict):
             raise UnexpectedAnswer(f"the event {message.event} is no JSON object")
-        job = None
-        if message.event == "end":
-            job, self.over = shown(Job, data), True
+        job = shown(Job, data) if message.event == "end" else None
+        self.over = self.over or message.event in self._watched.ends
         return Event(kind=message.event, data=data, id=message.last_id or None, job=job)
 
     def is_stream(self, status: int, content_type: str) -> bool:
@@ -82,9 +112,9 @@ class Watching:
         """
         wait = self._trying.refused(answer) if comes_back(self._ask(), answer) else None
         if wait is None:
-            said(answer)
+            self._watched.said(answer)
             raise UnexpectedAnswer(
-                f"the events of job {self._job_id} were answered {answer.status}, and are no stream",
+                f"the events of {self._watched.what} were answered {answer.status}, and are no stream",
                 status=answer.status,
             )
         return wait
@@ -102,5 +132,5 @@ class Watching:
             self._trying.again()
         asked_for = self._reader.retry_s or 0.0
         if error is None:
-            error = httpx.RemoteProtocolError("the stream of events ended before the job did")
+            error = httpx.RemoteProtocolError(f"the stream of events ended before {self._watched.what} did")
         return max(self._trying.failed(self._ask(), error), asked_for)

@@ -6,6 +6,9 @@ calling     one call: progress while it works, then its answer
 files       media links saved next to the caller
 shown       an answer, to be read
 drawing     the live tree, to be read
+runs        runs of a worker: submitted, listed, read
+run_following   one of them, live
+run_commands    those commands
 waker       a waker as its commands see it
 personas    its personas: a table, their orders, their logs, and all of it live
 waker_commands  those commands

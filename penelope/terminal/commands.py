@@ -11,14 +11,14 @@ from penelope import jsontext
 from penelope.errors import StartError
 
 if TYPE_CHECKING:
-    from penelope.client import AsyncClient, Retries
+    from penelope.client import AsyncClient
 
 EXIT_FAILED: Final = 1
 
 _F = TypeVar("_F", bound=Callable[..., None])
 
 
-def _address_options(command: _F) -> _F:
+def address_options(command: _F) -> _F:
     """Where the worker is. The key is never on a command line: other users of the machine see those."""
     url = click.option(
         "--url", help="The worker's base URL [default: PENELOPE_URL, or by PENELOPE_HOST and PENELOPE_PORT]."
@@ -36,7 +36,7 @@ def _folder_option(text: str) -> Callable[[_F], _F]:
 @click.argument("page_id", metavar="PAGE")
 @click.argument("name", metavar="FAMILY/NAME")
 @click.argument("words", metavar="[KEY=VALUE]...", nargs=-1)
-@_address_options
+@address_options
 @click.option("--job", is_flag=True, help="Start it as a job, print the job's id and return.")
 @click.option("--ttl", default=600.0, show_default=True, help="For how long a job's result is held, seconds.")
 @click.option("--lease", metavar="TOKEN", help="Of the page's lease.")
@@ -72,11 +72,11 @@ def call(
         await calling.call(client, wanted, folder or Path())
         return True
 
-    _at_worker(url, run, left="left; the call goes on to its end on the worker")
+    at_worker(url, run, left="left; the call goes on to its end on the worker")
 
 
 @click.command()
-@_address_options
+@address_options
 @click.option("--all", "all_of_it", is_flag=True, help="Each task in a line of its own, the server's too.")
 def tree(url: str | None, as_json: bool, all_of_it: bool) -> None:
     """Draw what lives in a running worker: pages, who works them, who waits, and the tasks in their nurseries."""
@@ -90,7 +90,7 @@ def tree(url: str | None, as_json: bool, all_of_it: bool) -> None:
             plain.say(drawing.drawing(shown, all_of_it=all_of_it))
         return True
 
-    _at_worker(url, run)
+    at_worker(url, run)
 
 
 @click.group()
@@ -99,7 +99,7 @@ def jobs() -> None:
 
 
 @jobs.command("list")
-@_address_options
+@address_options
 @click.option(
     "--state", type=click.Choice(["running", "done", "interrupted", "cancelled"]), help="Only those."
 )
@@ -117,12 +117,12 @@ def list_jobs(
         await shown.show_list(client, filters, as_json=as_json)
         return True
 
-    _at_worker(url, run)
+    at_worker(url, run)
 
 
 @jobs.command("show")
 @click.argument("job_id", metavar="JOB")
-@_address_options
+@address_options
 @_folder_option("Save the result's files there; without it they wait behind their links.")
 def show_job(job_id: str, url: str | None, as_json: bool, folder: Path | None) -> None:
     """Print a job and its result."""
@@ -132,29 +132,28 @@ def show_job(job_id: str, url: str | None, as_json: bool, folder: Path | None) -
         await shown.show(client, job_id, as_json=as_json, folder=folder)
         return True
 
-    _at_worker(url, run)
+    at_worker(url, run)
 
 
 @jobs.command("watch")
 @click.argument("job_ids", metavar="[JOB]...", nargs=-1)
-@_address_options
+@address_options
 def watch_jobs(job_ids: tuple[str, ...], url: str | None, as_json: bool) -> None:
     """Follow jobs to their ends, or those that run now: bars in a terminal, lines in a pipe.
 
     The exit code is 0 when each of them did what it was asked. With --json each event is a line.
     """
     from penelope.terminal import following
-    from penelope.terminal.client import PATIENT
 
     async def run(client: "AsyncClient") -> bool:
         return await following.watch(client, job_ids, as_json=as_json)
 
-    _at_worker(url, run, left="left; the jobs go on", retries=PATIENT)
+    at_worker(url, run, left="left; the jobs go on", patient=True)
 
 
 @jobs.command("cancel")
 @click.argument("job_ids", metavar="JOB...", nargs=-1, required=True)
-@_address_options
+@address_options
 def cancel_jobs(job_ids: tuple[str, ...], url: str | None, as_json: bool) -> None:
     """End jobs before they end by themselves."""
     from penelope.terminal import jobs as shown
@@ -163,11 +162,11 @@ def cancel_jobs(job_ids: tuple[str, ...], url: str | None, as_json: bool) -> Non
         await shown.cancel(client, job_ids, as_json=as_json)
         return True
 
-    _at_worker(url, run, left="left; what was asked for is done all the same")
+    at_worker(url, run, left="left; what was asked for is done all the same")
 
 
 @click.command()
-@_address_options
+@address_options
 @click.option("--job", "job_id", help="Only those of this job.")
 @click.option("--host", help="Only those to this receiver.")
 @click.option("--verdict", type=click.Choice(["delivered", "retry", "give up"]), help="Only those.")
@@ -191,7 +190,7 @@ def deliveries(
         await ledger.show(client, filters, as_json=as_json)
         return True
 
-    _at_worker(url, run)
+    at_worker(url, run)
 
 
 @click.command()
@@ -235,29 +234,30 @@ def verify(body: str, headers: str | None, tolerance: float, any_age: bool, as_j
 ALL: Final = (call, tree, jobs, deliveries, verify)
 
 
-def _at_worker(
+def at_worker(
     url: str | None,
     run: "Callable[[AsyncClient], Awaitable[bool]]",
     left: str = "left",
-    retries: "Retries | None" = None,
+    *,
+    patient: bool = False,
 ) -> None:
     """Run a command that talks to a worker, and end with its exit code.
 
     Args:
         run: whether the worker did what it was asked.
         left: what to say when it is interrupted.
-        retries: None: what fails, fails at once.
+        patient: what fails for a while is tried again; else it fails at once.
     """
     import trio
 
     from penelope.client import PenelopeClientError
-    from penelope.terminal.client import AT_ONCE, Trouble, in_a_line, open_client
+    from penelope.terminal.client import AT_ONCE, PATIENT, Trouble, in_a_line, open_client
 
     found = ""
 
     async def within() -> bool:
         nonlocal found
-        async with open_client(url, retries or AT_ONCE) as client:
+        async with open_client(url, PATIENT if patient else AT_ONCE) as client:
             found = client.url
             return await run(client)
 

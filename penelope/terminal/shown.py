@@ -37,6 +37,11 @@ def answer(fields: Mapping[str, Any], *, all_of_it: bool) -> RenderableType:
     return Group(*([lines] if lines.row_count else []), *blocks)
 
 
+def text(value: str, *, all_of_it: bool) -> RenderableType:
+    """A result that is a text."""
+    return _block(value, all_of_it=all_of_it)
+
+
 def _short(value: object) -> RenderableType | None:
     """A value that fits into a line; None: it does not."""
     match value:
@@ -48,7 +53,7 @@ def _short(value: object) -> RenderableType | None:
             return Text(jsontext.dumps(value), style="magenta")
         case str() if len(value) <= SHORT and "\n" not in value.strip():
             return Text(one_line(value))
-        case [] | {}:
+        case list() | dict() if not value:  # `{}` would match every object
             return Text("none", style="dim")
         case list() if (
             all(_is_plain(one) for one in value) and sum(len(str(one)) + 2 for one in value) <= SHORT

@@ -6,6 +6,7 @@ import httpx
 import pytest
 
 from penelope.client import errors
+from penelope.client import watching as watched
 from penelope.client.asking import How
 from penelope.client.files import Fetching, media_links, safe_name
 from penelope.client.models import Media
@@ -29,7 +30,7 @@ class TestWatching:
     def test_a_long_silence_before_a_break_is_no_failure(self) -> None:
         """Heartbeats are no events: a job that says nothing for an hour is watched on all the same."""
         time = Time()
-        watching = Watching(time.how(), "j")
+        watching = Watching(time.how(), watched.job("j"))
         for _ in range(10):
             watching.ask()
             assert [] == watching.feed(b": a heartbeat\n\n")
@@ -37,16 +38,16 @@ class TestWatching:
             assert watching.broke(BROKEN) < 1
 
     def test_streams_that_break_at_once_are_not_opened_for_ever(self) -> None:
-        watching = Watching(Time().how(), "j")
+        watching = Watching(Time().how(), watched.job("j"))
         for _ in range(2):
             watching.ask()
             watching.feed(b"retry: 2000\n\n")
             assert 2.0 == watching.broke(None)  # as long as it was asked to
-        with pytest.raises(errors.Unreachable, match="ended before the job did"):
+        with pytest.raises(errors.Unreachable, match="ended before job j did"):
             watching.broke(None)
 
     def test_an_event_begins_anew(self) -> None:
-        watching = Watching(Time().how(), "j")
+        watching = Watching(Time().how(), watched.job("j"))
         for count in range(10):
             assert (None if count == 0 else str(count - 1)) == watching.ask().headers.get("Last-Event-ID")
             (event,) = watching.feed(f"event: progress\nid: {count}\ndata: {{}}\n\n".encode())
@@ -56,11 +57,11 @@ class TestWatching:
     @pytest.mark.parametrize("data", ["", "[]", "x", "NaN"])
     def test_what_is_no_event_of_ours_is_named(self, data: str) -> None:
         with pytest.raises(errors.UnexpectedAnswer, match="the event end is no JSON"):
-            Watching(Time().how(), "j").feed(f"event: end\ndata: {data}\n\n".encode())
+            Watching(Time().how(), watched.job("j")).feed(f"event: end\ndata: {data}\n\n".encode())
 
     def test_an_end_that_is_no_job_is_named(self) -> None:
         with pytest.raises(errors.UnexpectedAnswer, match="no job of a Penelope worker: page_id"):
-            Watching(Time().how(), "j").feed(b"event: end\ndata: {}\n\n")
+            Watching(Time().how(), watched.job("j")).feed(b"event: end\ndata: {}\n\n")
 
 
 class TestFetching:

@@ -13,6 +13,7 @@ from typing_extensions import TypeVar
 from penelope.client import address, flows
 from penelope.client.blocking.fetching import fetch
 from penelope.client.blocking.job import JobHandle
+from penelope.client.blocking.runs import Runs
 from penelope.client.blocking.wire import Wire
 from penelope.client.flows import Call, Params, Start
 from penelope.client.models import Job, Media, Posted, shown, typed
@@ -26,6 +27,7 @@ class Client:
 
     Attributes:
         url: its base URL.
+        runs: its runs: queued calls that find their own page.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class Client:
         """
         self._wire = Wire(address.find(url, key), retries or Retries(), tls, transport)
         self.url = self._wire.url
+        self.runs = Runs(self._wire)
 
     def __enter__(self) -> Self:
         return self

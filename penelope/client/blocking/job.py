@@ -4,7 +4,7 @@ from typing import Any, Generic
 
 from typing_extensions import TypeVar
 
-from penelope.client import flows
+from penelope.client import flows, watching
 from penelope.client.blocking.events import Events
 from penelope.client.blocking.wire import Wire
 from penelope.client.models import Job, typed
@@ -64,4 +64,4 @@ class JobHandle(Generic[T]):
         """What happens to it, from its present state to its end. A connection that breaks is made again, and no lasting
         event is missed.
         """
-        return Events(self._wire, self.job_id)
+        return Events(self._wire, watching.job(self.job_id))

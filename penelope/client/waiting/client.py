@@ -16,6 +16,7 @@ from penelope.client.models import Job, Media, Posted, shown, typed
 from penelope.client.retrying import Retries
 from penelope.client.waiting.fetching import fetch
 from penelope.client.waiting.job import AsyncJobHandle
+from penelope.client.waiting.runs import AsyncRuns
 from penelope.client.waiting.wire import Wire
 
 T = TypeVar("T", default=dict[str, Any])
@@ -26,6 +27,7 @@ class AsyncClient:
 
     Attributes:
         url: its base URL.
+        runs: its runs: queued calls that find their own page.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class AsyncClient:
         """
         self._wire = Wire(address.find(url, key), retries or Retries(), tls, transport)
         self.url = self._wire.url
+        self.runs = AsyncRuns(self._wire)
 
     async def __aenter__(self) -> Self:
         return self

@@ -1,4 +1,4 @@
-"""A job's events, as an iterator that comes back when its connection breaks."""
+"""The events of a job or a run, as an iterator that comes back when its connection breaks."""
 
 from collections import deque
 from collections.abc import AsyncIterator
@@ -11,19 +11,19 @@ import httpx
 
 from penelope.client.models import Event
 from penelope.client.waiting.wire import Wire, ended
-from penelope.client.watching import Watching
+from penelope.client.watching import Watched, Watching
 
 HANG_UP_S: Final = 1.0
 
 
 class AsyncEvents(AsyncIterator[Event]):
-    """The events of a job as they come; the last one is its `end`. Iterated to it, they hang up by themselves; else
+    """The events as they come; the last one is the end's. Iterated to it, they hang up by themselves; else
     leave their block, or close them. No generator: Python could not end one that is left in the middle.
     """
 
-    def __init__(self, wire: Wire, job_id: str) -> None:
+    def __init__(self, wire: Wire, watched: Watched) -> None:
         self._wire = wire
-        self._watching = Watching(wire.how, job_id)
+        self._watching = Watching(wire.how, watched)
         self._heard: deque[Event] = deque()
         self._connection = AsyncExitStack()
         self._pieces: AsyncIterator[bytes] | None = None
