@@ -347,7 +347,7 @@ class Keeper:
             self._tell(why)
             await down.wait()
         elif self.state is State.FAILED:
-            self.state = State.STOPPED
+            self.state, self.last_error = State.STOPPED, None
             self._tools.owed.forget(self.name)
 
     def _tell(self, why: Why) -> None:

@@ -262,34 +262,48 @@ async def test_a_worker_that_dies_at_its_start_is_told_with_its_last_words(new_w
             assert f"penelope: {words}" == said["log"][-1]
             assert "failed" == (await persona(client))["state"]
 
-            done = await trio.run_process(
-                [sys.executable, "-m", "penelope", "personas", "start", "alice"],
-                cwd=waker.home,
-                env=waker.environment(),
-                capture_stdout=True,
-                capture_stderr=True,
-                check=False,
-            )
-            assert 1 == done.returncode
-            *log, last = done.stderr.decode().splitlines()
+            code, _, told = await command(waker, "start", "alice")
+            *log, last = told
+            assert 1 == code
             assert last.startswith("penelope: the worker of alice ended with 1 instead of starting")
             assert log[-1].endswith(words)
 
-            for command in ("list", "top"):
-                shown = await trio.run_process(
-                    [sys.executable, "-m", "penelope", "personas", command],
-                    cwd=waker.home,
-                    env=waker.environment(),
-                    capture_stdout=True,
-                )
-                head, row = shown.stdout.decode().splitlines()
-                assert ["NAME", "MODE", "STATE", "PORT"] == head.split()[:4]
-                assert ["alice", "sleepy", "failed", str(port)] == row.split()[:4]
+            code, (head, row), _ = await command(waker, "list")
+            assert 0 == code
+            assert ["NAME", "MODE", "STATE", "PORT"] == head.split()[:4]
+            assert ["alice", "sleepy", "failed", str(port)] == row.split()[:4]
+            assert f"penelope: {words}" == (await command(waker, "logs", "alice", "--lines", "1"))[1][0]
+            assert 0 == (await command(waker, "new", "bob", "--always"))[0]
+            assert ["added: bob", "removed: -", "changed: -", "restarting: -"] == (
+                await command(waker, "reload")
+            )[1]
+            code, (text,), _ = await command(waker, "stop", "alice", "--json")
+            assert (0, "stopped", None) == (code, json.loads(text)["state"], json.loads(text)["last_error"])
+            assert "there is no persona 'nobody' (404)" in (await command(waker, "restart", "nobody"))[2][0]
+            nowhere = (await command(waker, "list", "--url", "http://127.0.0.1:1"))[2]
+            assert nowhere[0].startswith("penelope: there is no waker at http://127.0.0.1:1: start one with")
+            waker.file.write_text(f"[personas.alice]\nport = {port}\n")
+            await command(waker, "reload")
+            await client.post("/api/v1/personas/alice/start")
             seen, code = await trio.to_thread.run_sync(top_in_a_terminal, waker)
             assert 0 == code
             assert "1 persona, 0 up, 0 with something in flight; Ctrl-C leaves" in seen
             assert "sleepy" in seen
             assert "Traceback" not in seen
+
+
+async def command(waker: WakerProcess, *words: str) -> tuple[int, list[str], list[str]]:
+    """`penelope personas …` in a pipe: its exit code, and the lines on both of its outputs."""
+    with trio.fail_after(60):
+        done = await trio.run_process(
+            [sys.executable, "-m", "penelope", "personas", *words],
+            cwd=waker.home,
+            env=waker.environment(),
+            capture_stdout=True,
+            capture_stderr=True,
+            check=False,
+        )
+    return done.returncode, done.stdout.decode().splitlines(), done.stderr.decode().splitlines()
 
 
 def top_in_a_terminal(waker: WakerProcess) -> tuple[str, int]:
