@@ -78,9 +78,7 @@ def _serve(overrides: dict[str, object]) -> int:
     from penelope import logs, registry
     from penelope import main as worker
     from penelope.pages.browser.run import any_given_up
-    from penelope.runs.agent import book as agent_book
-    from penelope.runs.planning import Planning
-    from penelope.runs.recipes import book
+    from penelope.runs import planning
     from penelope.settings import Settings, environment
 
     try:
@@ -91,9 +89,8 @@ def _serve(overrides: dict[str, object]) -> int:
         logs.configure(settings.log)
         structlog.get_logger("penelope").info("settings", **settings.masked())
         plugins = registry.load(settings.plugins)
-        recipes = book.load(settings.recipes, plugins, environment())
-        agents = agent_book.load(settings.agents, plugins, agent_book.endpoint(settings))
-        code = trio.run(worker.run, settings, plugins, Planning(recipes, agents))
+        planner = planning.load(settings, plugins, environment())
+        code = trio.run(worker.run, settings, plugins, planner)
         if any_given_up():  # code that swallows everything would keep the interpreter from ending
             logging.shutdown()
             os._exit(code)

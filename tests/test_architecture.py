@@ -182,3 +182,10 @@ def test_scripts_are_sound_bash(script: str) -> None:
     subprocess.run(["bash", "-n", ROOT / script], check=True)
 
     assert script == "script/lib" or (ROOT / script).stat().st_mode & 0o111
+
+
+def test_a_worker_without_recipes_and_agents_does_not_load_what_reads_them() -> None:
+    """A tenth of its start, and 7 MB."""
+    code = "import sys, penelope.main, penelope.runs.planning; print(*sys.modules)"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert not {"yaml", "jsonschema", "penelope.client", "penelope.waker"} & set(said.stdout.split())

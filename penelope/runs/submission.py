@@ -18,6 +18,10 @@ from penelope.runs.port import Work
 
 MAX_KEY_CHARS: Final = 255
 MAX_SESSION_CHARS: Final = 255
+NO_AGENT: Final = (
+    "prompt: there is no agent here to do it: set PENELOPE_AGENT_URL and PENELOPE_AGENT_MODEL "
+    "(and PENELOPE_AGENT_KEY, if the endpoint wants one), or name a recipe in recipe_name"
+)
 SCOPES: Final = ("none", "session", "global")
 EVENTS: Final = ("completed", "failed", "cancelled")
 _PRINTABLE: Final = re.compile(r"[^\x00-\x1f\x7f]+")

@@ -20,6 +20,7 @@ from penelope.runs.agent import reading, tools
 from penelope.runs.agent.model import MAX_PROMPT_CHARS, OF_CONFIG, Agent, AgentPart, Endpoint
 from penelope.runs.agent.work import AgentWork
 from penelope.runs.recipes.document import MAX_FILE_BYTES, Fault
+from penelope.runs.submission import NO_AGENT
 from penelope.settings import Settings
 
 SUFFIXES: Final = (".yaml", ".yml")
@@ -54,10 +55,7 @@ class Agents:
             RunRefused: it cannot be run; the message is the answer's `detail`.
         """
         if self._endpoint is None:
-            raise RunRefused(
-                "prompt: there is no agent here to do it: set PENELOPE_AGENT_URL and PENELOPE_AGENT_MODEL "
-                "(and PENELOPE_AGENT_KEY, if the endpoint wants one), or name a recipe in recipe_name"
-            )
+            raise RunRefused(NO_AGENT)
         if not asked.prompt.strip():
             raise RunRefused("prompt: is empty: the agent has nothing to do")
         if len(asked.prompt) > MAX_PROMPT_CHARS:
