@@ -11,6 +11,7 @@ import trio
 from penelope.clock import Clock
 from penelope.http import sse
 from penelope.runs import events
+from penelope.runs.entry import Entry
 from penelope.runs.model import Far, Run
 from penelope.runs.service import Runs
 
@@ -52,13 +53,21 @@ class RunViewer:
                 return self._progress(entry.far)
             if trio.current_time() >= until:
                 return sse.event("heartbeat", events.heartbeat(self._clock.now()))
-            due = until if entry is None or entry.far == self._far else min(until, self._next_at)
-            with trio.move_on_at(due):
-                if entry is None:
-                    await trio.sleep_forever()
-                else:
-                    await entry.change()
+            await self._wait(entry, until)
         return None
+
+    async def _wait(self, entry: Entry | None, until: float) -> None:
+        """Until there may be something to tell. What is told later anyhow is not waited for: a plugin that says much
+        must not wake each viewer each time.
+        """
+        if entry is None:
+            await trio.sleep_until(until)
+        elif entry.far == self._far:
+            with trio.move_on_at(until):
+                await entry.progress()
+        else:
+            with trio.move_on_at(min(until, self._next_at)):
+                await entry.move()
 
     def _progress(self, far: Far) -> Iterator[bytes]:
         self._far = far

@@ -31,23 +31,32 @@ class Entry:
     cancelled: bool = False
     not_before: float = 0.0
     over: trio.Event = field(default_factory=trio.Event)
-    _changed: trio.Event | None = None
+    _moved: trio.Event = field(default_factory=trio.Event)
+    _progressed: trio.Event = field(default_factory=trio.Event)
 
-    async def change(self) -> None:
-        """Return once its state or its progress is another one, or it is over."""
-        if self._changed is None:
-            self._changed = trio.Event()
-        await self._changed.wait()
+    async def move(self) -> None:
+        """Return once its state is another one, or it is over, or the worker is told to stop."""
+        await self._moved.wait()
+
+    async def progress(self) -> None:
+        """As `move`, or once it is further, which a plugin may say ten thousand times."""
+        await self._progressed.wait()
 
     def tell(self) -> None:
-        """Wake those who wait for a change. Immediate."""
-        if self._changed is not None:
-            self._changed.set()
-            self._changed = None
+        """Wake those who wait for a move. Immediate."""
+        self._moved.set()
+        self._moved = trio.Event()
+        self._tell_progress()
 
     def progressed(self, far: Far) -> None:
         self.far = far
-        self.tell()
+        self._tell_progress()
+
+    def _tell_progress(self) -> None:
+        if not self._progressed.statistics().tasks_waiting:
+            return
+        self._progressed.set()
+        self._progressed = trio.Event()
 
     def close(self) -> None:
         """It is over."""

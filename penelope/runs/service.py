@@ -167,7 +167,7 @@ class Runs:
         entry = self._entries.get(run_id)
         with trio.move_on_after(seconds):
             while entry is not None and not entry.over.is_set() and not self.stopping:
-                await entry.change()
+                await entry.move()
 
     async def cancel(self, run_id: str) -> Run:
         """End a run that is not over, and wait for its end.
