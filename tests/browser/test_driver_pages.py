@@ -592,6 +592,25 @@ async def test_a_handler_may_be_of_each_call_at_work_and_ends_with_the_last(tmp_
         assert steps[-1] < over[0] + 0.15
 
 
+async def test_the_next_call_can_route_although_pages_of_the_last_are_closed(
+    tmp_path: Path, site: Site
+) -> None:
+    """While one closes, the browser says of a route for all pages that everything is closed."""
+
+    async def body(page: Any, _: object) -> str:
+        await page.context.route("**/good", lambda route: route.fulfill(body="<title>routed</title>"))
+        await page.goto(f"{site.url}/good")
+        for _ in range(3):
+            await page.context.new_page()
+            await page.evaluate("void open('about:blank')")
+        return str(await page.title())
+
+    async with opened(tmp_path / "p") as (_, tab):
+        for _ in range(5):
+            assert "routed" == await tab.run(body, name="test/routes")
+        assert "good" == await goto(tab, f"{site.url}/good")
+
+
 async def test_a_page_of_a_plugins_own_that_does_not_close_is_closed(
     tmp_path: Path, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:

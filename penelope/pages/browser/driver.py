@@ -23,7 +23,7 @@ from penelope.pages.browser.live import Live
 from penelope.pages.browser.persona import BrowserOptions
 from penelope.pages.browser.profile import Place, hold_profile
 from penelope.pages.browser.session import Session
-from penelope.pages.browser.strangers import close_stranger
+from penelope.pages.browser.strangers import close_soon, unroute_soon
 from penelope.pages.browser.tab import PlaywrightTab
 from penelope.pages.browser.thread import BrowserThread, open_thread
 from penelope.pages.browser.translate import is_playwright, translate
@@ -168,11 +168,11 @@ class PlaywrightDriver:
         spare = self.keeper.spare
         owned = [live.page for live in lives] + ([] if spare is None else [spare.page])
         for page in session.strays(owned):
-            lives[0].start_soon(close_stranger(session, page), "close a page that a call left")
+            close_soon(session, page)
         if session.listeners is not None:
             session.listeners.remove_later_ones()
         if has_routes(session.context):
-            lives[0].start_soon(session.context.unroute_all(), "remove the routes that a call left")
+            unroute_soon(session)
 
     async def fail_calls(self) -> None:
         """Not every version of Playwright ends what waits on a driver that died. Asyncio-flavoured."""

@@ -22,7 +22,7 @@ from penelope.pages.browser.inner import Leftovers, on_navigations
 from penelope.pages.browser.kept import Kept, drop_handles
 from penelope.pages.browser.run import Run
 from penelope.pages.browser.session import Session, answers
-from penelope.pages.browser.strangers import close_stranger
+from penelope.pages.browser.strangers import close_soon
 from penelope.pages.browser.urls import ERROR_PAGE, is_allowed, may_stay_at, refusal
 
 DIALOGS_MAX = 50  # in a row; the page that opens a further one is ended
@@ -167,7 +167,7 @@ class Live:
     def _on_close(self, _: Page) -> None:
         self.gone.set()
         for popup in self.popups:
-            self.start_soon(close_stranger(self.session, popup), "close a popup")
+            close_soon(self.session, popup)
 
     @safe
     def _on_navigated(self, frame: Frame) -> None:
@@ -203,7 +203,7 @@ class Live:
         self.popups_seen += 1
         self.popups = [known for known in self.popups if not known.is_closed()]
         if self.run is None or len(self.popups) >= POPUPS_MAX:
-            self.start_soon(close_stranger(self.session, popup), "close a popup")
+            close_soon(self.session, popup)
             return
         self.popups.append(popup)
         popup.on("popup", self._on_popup)
@@ -245,7 +245,7 @@ class Live:
         if self.popups_seen:
             log.info("popups closed", page_id=self.page_id, seen=self.popups_seen)
             for popup in self.popups:
-                self.start_soon(close_stranger(self.session, popup), "close a popup")
+                close_soon(self.session, popup)
             self.popups, self.popups_seen = [], 0
         for download in self.downloads:
             self.start_soon(_drop(download), "drop a download")

@@ -51,6 +51,7 @@ class Session:
         executable: what was started.
         proxied, gated: whether it goes through a proxy of the persona's, or through the gate.
         ends: what ends a page that floods; of the pages that are watched.
+        closing: what still goes on to remove what calls left: their own pages, routes of the context.
         listeners: to the context's events, our own; None until they are all there.
     """
 
@@ -67,6 +68,7 @@ class Session:
         self.lost = False  # it runs, but does not do what it is asked
         self._closed = False
         self._opening: set[asyncio.Future[Page]] = set()
+        self.closing: set[asyncio.Future[None]] = set()
         self.listeners: Listeners | None = None
         self.ends: WeakKeyDictionary[Page, Callable[[], None]] = WeakKeyDictionary()
 

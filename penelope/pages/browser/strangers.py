@@ -7,7 +7,9 @@ Source: contract, section 3 ("`goto` and plugins' URLs"; "Popups are closed").
 """
 
 import asyncio
+from collections.abc import Coroutine
 from functools import partial
+from typing import Any
 
 import structlog
 from playwright.async_api import Frame, Page
@@ -18,13 +20,15 @@ from penelope.pages.browser.urls import may_stay_at
 CLOSE_S = 1.5
 ASK_S = 1.0
 CRASH_S = 1.0
+REMOVED_S = 2.0
+UNROUTES = 5
+UNROUTE_EVERY_S = 0.1
 
 log = structlog.get_logger("penelope.browser")
 
 
 def watch_strangers(session: Session) -> None:
     """Close each such page once it comes to a forbidden address."""
-    closing: set[asyncio.Future[None]] = set()
 
     def on_page(page: Page) -> None:
         page.on("framenavigated", partial(on_navigated, page))
@@ -34,16 +38,46 @@ def watch_strangers(session: Session) -> None:
             if frame.parent_frame is not None or page in session.ends or may_stay_at(frame.url):
                 return
             log.warning("page closed: it came to a forbidden address", url=frame.url[:200])
-            task = asyncio.ensure_future(close_stranger(session, page))
-            closing.add(task)
-            task.add_done_callback(closing.discard)
+            close_soon(session, page)
         except Exception:
             log.exception("a handler of the browser's events failed", handler="on_navigated")
 
     session.context.on("page", on_page)
 
 
-async def close_stranger(session: Session, page: Page) -> None:
+def close_soon(session: Session, page: Page) -> None:
+    """Begin to close the page; immediate."""
+    _beside(session, _close(session, page))
+
+
+def unroute_soon(session: Session) -> None:
+    """Begin to remove the routes for all pages; immediate."""
+    _beside(session, _unroute(session, set(session.closing)))
+
+
+async def removed(session: Session) -> None:
+    """Wait for all that, at most 2 s: while a page closes, its context takes no routes, and says that it is closed."""
+    if session.closing:
+        await asyncio.wait(session.closing, timeout=REMOVED_S)
+
+
+def _beside(session: Session, work: Coroutine[Any, Any, None]) -> None:
+    task = asyncio.ensure_future(work)
+    session.closing.add(task)
+    task.add_done_callback(session.closing.discard)
+
+
+async def _unroute(session: Session, closing: set[asyncio.Future[None]]) -> None:
+    if closing:
+        await asyncio.wait(closing)
+    for _ in range(UNROUTES):
+        if await answers(session.context.unroute_all(), ASK_S) or not session.alive:
+            return
+        await asyncio.sleep(UNROUTE_EVERY_S)  # a page that the site itself closes
+    log.warning("the routes that a call left could not be removed")
+
+
+async def _close(session: Session, page: Page) -> None:
     """Close the page, whatever it does; bounded (6 s)."""
     if page.is_closed() or not session.alive or await answers(page.close(), CLOSE_S):
         return

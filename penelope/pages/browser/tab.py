@@ -19,6 +19,7 @@ from penelope.pages.browser.gated import told
 from penelope.pages.browser.live import BLANK, Live, open_live
 from penelope.pages.browser.run import GRACE_S, Abandoned, BrokenOff, Run
 from penelope.pages.browser.session import Session, answers
+from penelope.pages.browser.strangers import removed
 from penelope.pages.browser.translate import (
     is_failed_navigation,
     is_gone,
@@ -151,6 +152,7 @@ class PlaywrightTab:
         if self.live is not None:
             await healing.settle(self.live)
         live = await self.usable_live()
+        await removed(live.session)
         live.error_page.clear()
         live.begin(run)
         async with AsyncExitStack() as stack:
