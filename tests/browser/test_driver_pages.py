@@ -600,9 +600,9 @@ async def test_the_next_call_can_route_although_pages_of_the_last_are_closed(
     async def body(page: Any, _: object) -> str:
         await page.context.route("**/good", lambda route: route.fulfill(body="<title>routed</title>"))
         await page.goto(f"{site.url}/good")
-        for _ in range(3):
-            await page.context.new_page()
-            await page.evaluate("void open('about:blank')")
+        own = await page.context.new_page()
+        await own.evaluate("void setTimeout(() => { while (1) {} }, 50)")  # it closes slowly
+        await asyncio.sleep(0.1)
         return str(await page.title())
 
     async with opened(tmp_path / "p") as (_, tab):
