@@ -5,6 +5,7 @@ Source: contract, sections 1, 2 and 12.
 
 import logging
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeVar
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 _Error = TypeVar("_Error", bound=Exception)
 
+EXIT_OK = 0
 EXIT_START_FAILED = 1
 
 
@@ -71,7 +73,15 @@ def serve(host: str | None, port: int | None, store: Path | None) -> None:
     sys.exit(_serve({name: value for name, value in given.items() if value is not None}))
 
 
+def _leave_at_once() -> None:
+    """Until the worker hears signals itself, one ends the process as a clean stop does: there is nothing to end yet."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: os._exit(EXIT_OK))
+
+
 def _serve(overrides: dict[str, object]) -> int:
+    _leave_at_once()
+
     import structlog
     import trio
 
@@ -79,12 +89,12 @@ def _serve(overrides: dict[str, object]) -> int:
     from penelope import main as worker
     from penelope.pages.browser.run import any_given_up
     from penelope.runs import planning
-    from penelope.settings import Settings, environment
+    from penelope.settings import Settings, environment, secret_variables
 
     try:
         settings = Settings.from_environ(overrides)
         # Read once: no child process, the browser's least of all, needs to inherit it.
-        for name in ("PENELOPE_KEY", "PENELOPE_KEY_PREVIOUS", "PENELOPE_PROXY", "PENELOPE_AGENT_KEY"):
+        for name in secret_variables():
             os.environ.pop(name, None)
         logs.configure(settings.log)
         structlog.get_logger("penelope").info("settings", **settings.masked())

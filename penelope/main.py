@@ -7,7 +7,6 @@ Leaving a block ends everything in it, so a stop is the way back out of this nes
 Source: contract, section 8; design, section 2.
 """
 
-import signal
 import socket
 from dataclasses import replace
 from functools import partial
@@ -18,7 +17,7 @@ import trio
 from hypercorn.trio import serve as serve_app
 from quart_trio import QuartTrio
 
-from penelope import resolver
+from penelope import resolver, stops
 from penelope.births import Births, watch_births
 from penelope.clock import Clock
 from penelope.http.app import create_app
@@ -41,6 +40,7 @@ from penelope.runs.service import Limits as RunLimits
 from penelope.runs.service import Runs, open_runs
 from penelope.runs.store import RunStore
 from penelope.settings import Settings
+from penelope.stops import Stops
 from penelope.store.database import Database, open_database, thread_runner
 from penelope.store.lock import hold_store
 from penelope.store.media import MediaStore
@@ -51,7 +51,6 @@ EXIT_OK: Final = 0
 EXIT_STUCK: Final = 75  # EX_TEMPFAIL: start it again
 EXIT_CUT_SHORT: Final = 143  # as a process that SIGTERM ended: not everything was let to its end
 COOKIES: Final = "cookies"
-STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
 SERVER_GRACE_S: Final = 3.0
 MIB: Final = 2**20
 
@@ -65,28 +64,31 @@ async def run(settings: Settings, registry: Registry, planner: Planning) -> int:
         planner: makes the work of runs, of the recipes and agents that were read.
 
     Returns:
-        The process's exit code: 0; 75 when a call that could not be ended made it end itself; 143 when a second signal
-        cut the stop short.
+        The process's exit code: 0, also when a signal came before it was ready; 75 when a call that could not be ended
+        made it end itself; 143 when a second signal cut the stop short.
 
     Raises:
-        StartError: it cannot start; in a group, when tasks were running already.
+        StartError: it cannot start; in a group.
     """
-    resolver.install()
-    with hold_store(settings.store), listening(settings.host, settings.port, "PENELOPE_PORT") as port:
-        async with trio.open_nursery() as watching:
-            code = await _live(settings, registry, planner, port, watching)
-            watching.cancel_scope.cancel(reason="the worker is down")
-    for number in STOPPING:  # all is done: one that comes now must not make a failure of it
-        signal.signal(number, signal.SIG_IGN)
+    code, heard = EXIT_OK, Stops()
+    async with trio.open_nursery() as hearing:
+        await hearing.start(heard.hear, name="signals")
+        resolver.install()
+        with (
+            heard.starting,
+            hold_store(settings.store),
+            listening(settings.host, settings.port, "PENELOPE_PORT") as port,
+        ):
+            code = await _live(settings, registry, planner, port, heard)
+        hearing.cancel_scope.cancel(reason="the worker is down")
+    stops.hear_no_more()
     return code
 
 
 async def _live(
-    settings: Settings, registry: Registry, planner: Planning, port: socket.socket, watching: trio.Nursery
+    settings: Settings, registry: Registry, planner: Planning, port: socket.socket, heard: Stops
 ) -> int:
-    """From the store's opening to its closing. Signals are heard in `watching`, to the end: one that comes while the
-    last POST is waited for, or the browser closes, must not end the process where it stands.
-    """
+    """From the store's opening to its closing."""
     births = watch_births()
     async with open_database(settings.store / "penelope.db") as database:
         clock = await _clock(database)
@@ -107,7 +109,7 @@ async def _live(
             )
             await pages.open(MAIN)
             return await _supervise(
-                settings, registry, planner, database, clock, pages, driver, port, births, watching
+                settings, registry, planner, database, clock, pages, driver, port, births, heard
             )
 
 
@@ -121,7 +123,7 @@ async def _supervise(
     driver: Driver,
     port: socket.socket,
     births: Births,
-    watching: trio.Nursery,
+    heard: Stops,
 ) -> int:
     parts = Parts(
         pages=pages,
@@ -141,27 +143,28 @@ async def _supervise(
         admitted=settings.runs_admitted,
         resume=settings.runs_resume_queued,
     )
-    async with (
-        open_supervisor(parts) as supervisor,
-        open_runs(Runs(supervisor, parts, registry, RunStore(database), planner, limits)) as runs,
-    ):
-        worker = Worker(
-            settings=settings,
-            registry=registry,
-            clock=clock,
-            pages=pages,
-            jobs=parts.store,
-            media=parts.media,
-            requests=parts.requests,
-            ledger=parts.ledger,
-            supervisor=supervisor,
-            runs=runs,
-            planner=planner,
-            screen=partial(refusal_now, parts.run_rules),
-            started_at=clock.now(),
-            births=births,
-        )
-        await serve(create_app(worker), port, supervisor, driver, watching)
+    async with open_supervisor(parts) as supervisor:
+        heard.hand_over(supervisor)
+        with heard.serving:
+            runs_of = Runs(supervisor, parts, registry, RunStore(database), planner, limits)
+            async with open_runs(runs_of) as runs:
+                worker = Worker(
+                    settings=settings,
+                    registry=registry,
+                    clock=clock,
+                    pages=pages,
+                    jobs=parts.store,
+                    media=parts.media,
+                    requests=parts.requests,
+                    ledger=parts.ledger,
+                    supervisor=supervisor,
+                    runs=runs,
+                    planner=planner,
+                    screen=partial(refusal_now, parts.run_rules),
+                    started_at=clock.now(),
+                    births=births,
+                )
+                await serve(create_app(worker), port, supervisor, driver)
     if driver.health.stuck:
         return EXIT_STUCK
     return EXIT_CUT_SHORT if supervisor.hurried else EXIT_OK
@@ -202,16 +205,9 @@ def browser_options(settings: Settings, gate: Gate | None) -> BrowserOptions:
     )
 
 
-async def serve(
-    app: QuartTrio, port: socket.socket, supervisor: Supervisor, driver: Driver, watching: trio.Nursery
-) -> None:
-    """Serve until a signal, or a call that cannot be ended, asks for a stop and the calls are drained.
-
-    Args:
-        watching: where signals are heard, longer than this lasts.
-    """
+async def serve(app: QuartTrio, port: socket.socket, supervisor: Supervisor, driver: Driver) -> None:
+    """Serve until a signal, or a call that cannot be ended, asks for a stop and the calls are drained."""
     async with trio.open_nursery() as nursery:
-        await watching.start(_signals, supervisor, nursery.cancel_scope, name="signals")
         nursery.start_soon(_stop_when_stuck, supervisor, driver, name="stuck watch")
         (url,) = await nursery.start(_serve_app, app, port, supervisor, nursery.cancel_scope, name="server")
         log.info("ready", url=url, api=f"{url}/api/v1", docs=f"{url}/docs")
@@ -240,24 +236,6 @@ async def _serve_app(  # noqa: ASYNC128  # Hypercorn calls it
             app, server_config(port, SERVER_GRACE_S), shutdown_trigger=trigger, task_status=task_status
         )
         serving.cancel(reason="the server is down")
-
-
-async def _signals(
-    supervisor: Supervisor,
-    scope: trio.CancelScope,
-    *,
-    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
-) -> None:
-    """The first signal drains, the second ends everything now."""
-    with trio.open_signal_receiver(*STOPPING) as signals:
-        task_status.started()
-        async for number in signals:
-            log.info("signal", signal=signal.Signals(number).name, second=supervisor.stopping)
-            if supervisor.stopping:
-                supervisor.hurry()
-                scope.cancel(reason="second signal")
-                return
-            supervisor.stop()
 
 
 async def _stop_when_stuck(supervisor: Supervisor, driver: Driver) -> None:

@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, get_args
 
 from dotenv import dotenv_values
 from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator, model_validator
@@ -427,6 +427,16 @@ def variable(field: str) -> str:
     if isinstance(alias, AliasChoices):
         return str(alias.choices[-1])
     return f"PENELOPE_{field.upper()}"
+
+
+def secret_variables() -> tuple[str, ...]:
+    """The variables whose values are secrets: no child process needs to inherit them."""
+    fields = Settings.model_fields.items()
+    return tuple(
+        variable(name)
+        for name, field in fields
+        if SecretStr in (field.annotation, *get_args(field.annotation))
+    )
 
 
 def is_loopback(host: str) -> bool:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from penelope.errors import BadSettings
-from penelope.settings import Settings, is_loopback, variable
+from penelope.settings import Settings, is_loopback, secret_variables, variable
 
 KEY = "0123456789abcdef"
 OLD_KEY = "fedcba9876543210"
@@ -255,6 +255,16 @@ def test_a_short_previous_key_is_for_loopback_only() -> None:
 def test_the_keys_are_the_current_one_and_then_the_previous() -> None:
     assert (KEY,) == read().keys == read(PENELOPE_KEY_PREVIOUS=KEY).keys
     assert (KEY, OLD_KEY) == read(PENELOPE_KEY_PREVIOUS=OLD_KEY).keys
+
+
+def test_the_secrets_are_those_that_are_masked() -> None:
+    given = dict.fromkeys(("key", "key_previous", "agent_key"), "k" * 20)
+    given |= {"proxy": "http://me:hush@proxy.lan:1"}
+    shown = Settings.from_environ(given).masked()
+    assert {"PENELOPE_KEY", "PENELOPE_KEY_PREVIOUS", "PENELOPE_PROXY", "PENELOPE_AGENT_KEY"} == set(
+        secret_variables()
+    )
+    assert {name for name, value in shown.items() if "*****" in value} == set(secret_variables())
 
 
 @given(PRINTABLE, st.text("abcdefgh123", min_size=8, max_size=20))

@@ -50,6 +50,7 @@ async def test_secrets_are_nowhere(new_worker: NewWorker, new_receiver: NewRecei
         answers += (await client.post(f"{PLUGIN}/echo", json={}, headers=headers)).content
         (received,) = await receiver.wait_for(1)
         answers += received.body
+        answers += (await client.post(f"{PLUGIN}/environment", json={})).content
     assert proxied, "the proxy was never asked"
 
     for secret in SECRETS:

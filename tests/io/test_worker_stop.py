@@ -20,7 +20,7 @@ import trio
 from tests.io import receivers
 from tests.io.conftest import NewReceiver, NewWorker
 from tests.io.waiting import until
-from tests.io.worker_process import KEY, WorkerProcess
+from tests.io.worker_process import KEY, READY_S, WorkerProcess
 
 PLUGIN = "/api/v1/main/plugin/tested"
 
@@ -176,6 +176,31 @@ async def test_a_second_signal_while_the_last_post_is_waited_for(
         row = connection.execute("SELECT job_id, state, attempts FROM jobs").fetchone()
     assert (posting.json()["job_id"], "done", 0) == row
     assert not worker.database.with_name("penelope.db-wal").exists()
+
+
+async def test_a_signal_while_it_starts(new_worker: NewWorker, new_receiver: NewReceiver) -> None:
+    """It gives the start up, as clean as a stop: nothing is left, and the job of the life before is not touched."""
+    worker = new_worker()
+    receiver = await new_receiver(receivers.status(500))
+    await worker.start()
+    async with worker.client() as client:
+        job = await client.post(f"{PLUGIN}/echo", json={}, headers={"X-Callback-Url": receiver.url})
+        await receiver.wait_for(1)
+    assert 0 == await worker.stop()
+    moments = (("settings", 0.0), ("settings", 0.3), ("browser started", 0.0), ("browser started", 0.2))
+    for number, (event, after_s) in enumerate(moments):
+        worker.launch()
+        await worker.wait_for_line(event, READY_S)
+        await trio.sleep(after_s)
+        worker.send_signal(signal.SIGINT if number % 2 else signal.SIGTERM)
+        assert 0 == await worker.wait(), (event, after_s)
+        assert "Traceback" not in worker.log
+        assert "ok" == integrity(worker)
+        assert not worker.database.with_name("penelope.db-wal").exists()
+        with closing(sqlite3.connect(worker.database)) as connection:
+            row = connection.execute("SELECT job_id, state, attempts FROM jobs").fetchone()
+        assert (job.json()["job_id"], "done", 1) == row
+    assert 1 == len(receiver.received)
 
 
 async def test_a_client_that_never_reads_does_not_hold_the_stop_up(new_worker: NewWorker) -> None:

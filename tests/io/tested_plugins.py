@@ -1,6 +1,7 @@
 """The plugins that the worker processes of these tests have: a copy of this file is in their plugin folder."""
 
 import asyncio
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,12 @@ async def say(call: Call, text: str) -> dict[str, Any]:
     """Say something in the worker's log."""
     call.log.info(text)
     return {}
+
+
+@plugin("tested/environment")
+async def environment(call: Call) -> dict[str, Any]:
+    """What a child process of a plugin's would inherit."""
+    return {"environment": dict(os.environ)}
 
 
 @plugin("tested/fail")
