@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import trio
+from structlog.testing import capture_logs
 
 from penelope.pages.browser.run import Run
 from penelope.pages.browser.thread import BrowserThread, open_thread
@@ -420,3 +421,23 @@ async def test_opening_the_thread_can_be_cancelled_at_any_time() -> None:
         with trio.move_on_after(delay):
             async with open_thread():
                 await trio.sleep_forever()
+
+
+async def test_what_ended_under_playwright_is_not_told() -> None:
+    """Its own tasks note it when a start is given up, and nobody asks; every other lost error is told."""
+
+    async def lose() -> None:
+        async def fail(text: str) -> None:
+            raise RuntimeError(text)
+
+        for text in ("Target page, context or browser has been closed", "a bug"):
+            task = asyncio.create_task(fail(text))
+            await asyncio.wait([task])
+            del task
+
+    with capture_logs() as logs:
+        async with open_thread() as thread:
+            await thread.run(lose)
+            gc.collect()
+    told = [line for line in logs if line["event"] == "unhandled in the browser's thread"]
+    assert ["a bug"] == [str(line["exc_info"]) for line in told]

@@ -18,7 +18,11 @@ from penelope.pages.browser.loop import BrowserLoop
 from penelope.pages.browser.run import GRACE_S, Abandoned, BrokenOff, Run
 
 JOIN_S = 3.0
-DRIVER_DIED = "Connection closed while reading from the driver"
+# Playwright's own notes, in tasks of its own, of what ended under it: nobody asks for them, and the keeper sees to it.
+ENDED_UNDER_IT = (
+    "Connection closed while reading from the driver",
+    "Target page, context or browser has been closed",  # also: a start that was given up
+)
 
 _T = TypeVar("_T")
 
@@ -103,8 +107,8 @@ class BrowserThread:
 
 def _log_unhandled(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     error = context.get("exception")
-    if DRIVER_DIED in str(error):
-        return  # Playwright's own note of it, which nobody asks for; the keeper sees to it
+    if any(note in str(error) for note in ENDED_UNDER_IT):
+        return
     log.warning("unhandled in the browser's thread", what=context.get("message"), exc_info=error)
 
 
