@@ -171,6 +171,10 @@ class TestSubmit:
         assert 422 == answer.status_code
         assert "JSON" in answer.json()["detail"]
 
+    async def test_a_body_that_is_too_large_is_a_413(self, life: Life) -> None:
+        answer = await submit(life, say="x" * (17 * 2**20))
+        assert (413, ["detail"]) == (answer.status_code, list(answer.json()))
+
     async def test_it_can_be_waited_for(self, life: Life) -> None:
         """`Prefer: wait=N` works on `POST /runs`, `GET /runs/{id}` and its `result` too."""
         answer = await submit(life, "work", {"Prefer": "wait=10"}, given={"seconds": 2})
