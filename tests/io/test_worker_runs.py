@@ -14,6 +14,7 @@ import pytest
 import trio
 
 from tests.io.conftest import NewWorker
+from tests.io.waiting import until
 from tests.io.worker_process import WorkerProcess
 
 RUNS: Final = "/api/v1/runs"
@@ -47,17 +48,11 @@ async def submit(client: httpx.AsyncClient, recipe: str, headers: Any = None, **
     return await client.post(RUNS, json=body, headers=headers)
 
 
-async def begun(file: Path) -> None:
-    with trio.fail_after(20):
-        while not file.exists():
-            await trio.sleep(0.02)
-
-
 async def test_status_is_answered_while_a_plugin_blocks(client: httpx.AsyncClient, tmp_path: Path) -> None:
     """Blocking plugin calls: the status is there in milliseconds, and so are submits and the list."""
     file = tmp_path / "notes"
     run_id = (await submit(client, "block", file=str(file), seconds=3)).json()["job_id"]
-    await begun(file)
+    await until(file.exists, 20)
     took = []
     for path in (f"{RUNS}/{run_id}", RUNS) * 50:
         began = time.perf_counter()
@@ -77,7 +72,7 @@ async def test_a_cancel_ends_a_plugin_that_will_not_end(
     """The plugin's effect stops, and only then the run is `cancelled` and its page another's."""
     file = tmp_path / "notes"
     run_id = (await submit(client, recipe, file=str(file))).json()["job_id"]
-    await begun(file)
+    await until(file.exists, 20)
     with trio.fail_after(40):
         answer = await client.post(f"{RUNS}/{run_id}/cancel")
     assert (200, "cancelled") == (answer.status_code, answer.json()["status"])
@@ -103,9 +98,11 @@ async def test_a_thousand_submits_at_once(client: httpx.AsyncClient) -> None:
     assert {answer.status_code for answer in answers} <= {202, 503}
     accepted = [answer.json()["job_id"] for answer in answers if answer.status_code == 202]
     assert 100 <= len(accepted) < 1000
-    with trio.fail_after(120):
-        while (await client.get("/api/v1/activity")).json()["in_flight"]:
-            await trio.sleep(0.2)
+
+    async def all_over() -> bool:
+        return not (await client.get("/api/v1/activity")).json()["in_flight"]
+
+    await until(all_over, 120)
     listed = (await client.get(RUNS, params={"status": "succeeded", "page_size": 1})).json()
     assert len(accepted) == listed["total"]
     pages = [
