@@ -42,6 +42,13 @@ class TestDialogs:
 
 
 class TestLoads:
+    @pytest.mark.parametrize("path", ["silent-frame", "silent-script", "never-ends", "wire/cut-page", "busy"])
+    async def test_a_picture_can_be_taken_of_what_came(self, desk: Desk, path: str) -> None:
+        """B13: it waits for the fonts of the page, which would wait for the load that was stopped."""
+        assert desk.goto(path, timeout_ms=800).status == 408
+        picture = desk.call("screenshot", timeout_ms=10_000)
+        assert picture.status == 200, picture
+
     @pytest.mark.parametrize(
         "path", ["silent-picture", "silent-frame", "silent-script", "never-ends", "wire/cut-page"]
     )

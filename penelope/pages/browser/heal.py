@@ -22,6 +22,17 @@ ERROR_PAGE_S = 0.5  # it comes in about 20 ms
 KILL_S = 1.0
 SETTLE_S = 3.0
 
+FONTS_S = 0.5
+FRAMES_MAX = 20
+FINISH_FONTS = """async () => {
+  const soon = new Promise(done => setTimeout(done, 50, "late"));
+  if (await Promise.race([document.fonts.ready, soon]) !== "late") return;
+  const face = new FontFace("penelope", "url(data:font/woff2;base64,AAAA)");
+  document.fonts.add(face);
+  await face.load().catch(() => 0);
+  document.fonts.delete(face);
+}"""
+
 log = structlog.get_logger("penelope.browser")
 
 
@@ -70,6 +81,24 @@ async def heal(live: Live) -> Healing | None:
     """
     if not live.usable:
         return None
+    troubled = live.troubled
+    healed = await _heal(live)
+    if troubled and healed is not None:
+        await finish_fonts(live)
+    return healed
+
+
+async def finish_fonts(live: Live) -> None:
+    """Have a document whose load was stopped know that no font comes any more; bounded (0.5 s).
+
+    `document.fonts.ready` waits for a load that never ends otherwise, and each screenshot with it. A font that fails
+    ends that, and leaves nothing.
+    """
+    frames = live.page.frames[:FRAMES_MAX]
+    await asyncio.gather(*(answers(frame.evaluate(FINISH_FONTS), FONTS_S) for frame in frames))
+
+
+async def _heal(live: Live) -> Healing | None:
     settled = await settle(live)
     troubled, live.troubled = live.troubled, False
     held_back, live.held_back = live.held_back, False

@@ -274,6 +274,7 @@ class PlaywrightTab:
             if not await answers(going, within_s + 0.5):
                 live.unsettled = not live.error_page.is_set()
                 await healing.soothe(live)
+                await healing.finish_fonts(live)
             if not await healing.page_answers(live, healing.AGAIN_S):
                 log.warning("page does not answer at its last address; opened blank", page_id=self._page_id)
                 await healing.end_renderer(live)

@@ -148,7 +148,7 @@ def _timeout(message: str) -> str:
     if match is None:
         return clean(message)
     what = f"{match['what']}: " if match["what"] else ""
-    return f"{what}timed out after {float(match['ms']) / 1000:g} s"
+    return f"{what}timed out after {round(float(match['ms'])) / 1000:g} s"
 
 
 def _network(code: str, url: str | None) -> CallFailed:
