@@ -681,6 +681,25 @@ async def test_a_body_that_closes_its_page_costs_the_next_one_nothing(tmp_path: 
         assert "good" == await evaluate(tab, "document.title")
 
 
+async def test_pages_are_opened_while_calls_begin_and_end(tmp_path: Path) -> None:
+    """The opening of a page is nobody's handler: a call that ends beside it must not end it."""
+
+    async def shortly(_: Any, __: object) -> None:
+        await asyncio.sleep(0.005)
+
+    async with opened(tmp_path / "p") as (driver, tab), trio.open_nursery() as nursery:
+
+        async def call_and_call() -> None:
+            while True:
+                await tab.run(shortly, name="test/shortly")
+
+        nursery.start_soon(call_and_call)
+        for number in range(6):
+            another = await driver.open_tab(f"t{number}")
+            await another.close()
+        nursery.cancel_scope.cancel()
+
+
 async def test_a_call_costs_little(tmp_path: Path) -> None:
     """No timing, but no growth either: 300 calls leave neither tasks nor handlers."""
 

@@ -155,7 +155,7 @@ class Session:
 
     async def new_page(self) -> Page:
         """A new page; one that comes too late for its caller is closed, never left without an owner."""
-        opening = asyncio.ensure_future(self.context.new_page())
+        opening = asyncio.ensure_future(self._open())
         self._opening.add(opening)
         opening.add_done_callback(self._opening.discard)
         try:
@@ -163,6 +163,12 @@ class Session:
         except asyncio.CancelledError:
             opening.add_done_callback(_close_late)
             raise
+
+    async def _open(self) -> Page:
+        """In words of ours: a task of Playwright's own would be taken for a handler of a call that is at work, and end
+        with it.
+        """
+        return await self.context.new_page()
 
     def strays(self, owned: Sequence[Page]) -> list[Page]:
         """The open pages that nobody owns; [] while one is being opened. Immediate."""
