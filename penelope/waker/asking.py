@@ -14,6 +14,10 @@ from penelope.waker.model import Activity
 CONNECT_S: Final = 5.0
 
 
+class Refused(Exception):
+    """The worker does not take the key."""
+
+
 def open_client(transport: httpx.AsyncBaseTransport | None = None) -> httpx.AsyncClient:
     """The client of all that the waker sends to workers; no limits of its own: those are scopes around it."""
     return httpx.AsyncClient(
@@ -26,12 +30,18 @@ def open_client(transport: httpx.AsyncBaseTransport | None = None) -> httpx.Asyn
 
 
 async def activity(client: httpx.AsyncClient, address: str, key: str, within_s: float) -> Activity | None:
-    """What the worker says; None: nothing, within the time, that makes sense."""
+    """What the worker says; None: nothing, within the time, that makes sense.
+
+    Raises:
+        Refused: it has another key.
+    """
     with trio.move_on_after(within_s):
         try:
             answer = await client.get(
                 f"{address}/api/v1/activity", headers={"Authorization": f"Bearer {key}"}
             )
+            if answer.status_code == httpx.codes.UNAUTHORIZED:
+                raise Refused
             said = jsontext.loads(answer.content) if answer.status_code == httpx.codes.OK else {}
             return Activity(
                 in_flight=int(said["in_flight"]),

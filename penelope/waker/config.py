@@ -73,11 +73,12 @@ class _Bad(Exception):
         self.path, self.words = path, words
 
 
-def load(file: Path, settings: Settings) -> Personas:
+def load(file: Path, settings: Settings, held: Path | None = None) -> Personas:
     """Read the file.
 
     Args:
         settings: the waker's own: its key, its port, and the defaults of what a persona does not say.
+        held: the state folder that a waker which runs holds: it cannot take another.
 
     Raises:
         BadPersonas: it cannot be read, or is not good; the message names file, line and key.
@@ -90,10 +91,13 @@ def load(file: Path, settings: Settings) -> Personas:
         raise BadPersonas(f"{file.name} is not UTF-8") from exc
     try:
         parsed = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as exc:
+    except (tomllib.TOMLDecodeError, RecursionError) as exc:
         raise BadPersonas(f"{file.name} is no TOML: {exc}") from exc
     try:
-        return _personas(parsed, file.absolute().parent, settings)
+        found = _personas(parsed, file.absolute().parent, settings)
+        if held is not None and found.state != held:
+            raise _Bad(("state",), "is another folder now, which takes a restart of the waker")
+        return found
     except _Bad as exc:
         line = line_of(lines_of(text), exc.path)
         where = ".".join(exc.path) or "the file"
@@ -105,7 +109,7 @@ def _personas(parsed: dict[str, Any], folder: Path, settings: Settings) -> Perso
         if name not in TOP:
             raise _Bad((name,), f"is unknown: there are {', '.join(sorted(TOP))}")
     state = parsed.get("state", "waker")
-    if not isinstance(state, str) or not state:
+    if not isinstance(state, str) or not state or "\0" in state:
         raise _Bad(("state",), "must be the path of a folder")
     defaults = _table_of(parsed, "defaults")
     for name in NOT_IN_DEFAULTS & defaults.keys():
@@ -137,6 +141,7 @@ def _persona(name: str, given: Any, defaults: dict[str, Any], folder: Path, sett
     if isinstance(defaults.get("env"), dict) and isinstance(given.get("env"), dict):
         merged["env"] = {**defaults["env"], **given["env"]}
     table = _checked(merged, path)
+    _refuse_nul(table, path)
     if table.mode == "sleepy":
         for only in ALWAYS_ONLY:
             if only in given:
@@ -153,7 +158,13 @@ def _persona(name: str, given: Any, defaults: dict[str, Any], folder: Path, sett
         start_within_s=table.start_within_s,
         kill_after_s=kill_after_s,
     )
-    return Persona(order=order, policy=_policy(table), own_key=table.key is not None)
+    before = worker.key_previous if table.key is not None or worker.key_previous else settings.key_previous
+    return Persona(
+        order=order,
+        policy=_policy(table),
+        own_key=table.key is not None,
+        previous_key=None if before is None else before.get_secret_value(),
+    )
 
 
 def _checked(given: dict[str, Any], path: tuple[str, ...]) -> Table:
@@ -166,6 +177,13 @@ def _checked(given: dict[str, Any], path: tuple[str, ...]) -> Table:
         if fault["type"] == "extra_forbidden":
             words = f"is unknown: there are {', '.join(Table.model_fields)}"
         raise _Bad((*path, *where), words[:1].lower() + words[1:]) from exc
+
+
+def _refuse_nul(table: Table, path: tuple[str, ...]) -> None:
+    """Neither a path nor a variable of the environment can have one, whatever else may be in it."""
+    for name in ("store", *SETTINGS):
+        if "\0" in (getattr(table, name) or ""):
+            raise _Bad((*path, name), "has a NUL character")
 
 
 def _policy(table: Table) -> Policy:

@@ -84,13 +84,15 @@ class Gateway:
             nursery.cancel_scope.cancel(reason="answered")
 
     async def _pass_on(self, scope: Any, body: trio.MemoryReceiveChannel[bytes], answer: Answer) -> None:
-        headers: Headers = list(scope["headers"])
+        headers: Headers = passing.framed(list(scope["headers"]), scope["http_version"])
         auth.check_host(
             passing.host(headers), on_loopback=self._settings.on_loopback, hosts=self._settings.hosts
         )
         name, target = passing.split(scope["raw_path"])
         answer.path = passing.logged(target)
-        keeper = self._admit(name, target, headers)
+        passing.check_method(scope["method"])
+        by_link = passing.is_media(scope["method"], target) and not passing.credentials(headers)
+        keeper = self._admit_link(name) if by_link else self._admit(name, headers)
         answer.persona = name
         auth.check_target(scope["path"], scope["query_string"])
         passing.check_dots(target)
@@ -98,25 +100,29 @@ class Gateway:
             request = httpx.Request(
                 scope["method"],
                 address,
-                headers=passing.to_worker(headers, address, keeper.key, answer.request_id, name),
+                headers=passing.to_worker(
+                    headers, address, None if by_link else keeper.key, answer.request_id, name
+                ),
                 stream=_Body(body),
                 extensions={"target": passing.with_query(target, scope["query_string"])},
             )
             await self._exchange(request, keeper, answer)
 
-    def _admit(self, name: str, target: bytes, headers: Headers) -> Keeper:
-        """The keeper, for one who has the persona's key or the waker's, or a link to a file of a worker that is up."""
+    def _admit_link(self, name: str) -> Keeper:
+        """The keeper of a worker that is up, for one who has a link to a file of it."""
         keeper = self._house.find(name)
-        given = passing.credentials(headers)
-        if passing.is_media(target) and not given:
-            if keeper is None or not keeper.is_up:
-                raise Unauthorized(
-                    "a file's link alone wakes no worker: send the key too",
-                    headers={"WWW-Authenticate": "Bearer"},
-                )
-            return keeper
-        own = () if keeper is None else (keeper.persona.order.key,)
-        auth.check_key(given, [*self._settings.keys, *own])
+        if keeper is None or not keeper.is_up:
+            raise Unauthorized(
+                "a file's link alone wakes no worker: send the key too",
+                headers={"WWW-Authenticate": "Bearer"},
+            )
+        return keeper
+
+    def _admit(self, name: str, headers: Headers) -> Keeper:
+        """The keeper, for one who has a key of the persona's or the waker's."""
+        keeper = self._house.find(name)
+        own = () if keeper is None else keeper.persona.keys
+        auth.check_key(passing.credentials(headers), [*self._settings.keys, *own])
         return self._house.get(name)
 
     async def _exchange(self, request: httpx.Request, keeper: Keeper, answer: Answer) -> None:

@@ -101,7 +101,7 @@ class Keeper:
     @property
     def key(self) -> str:
         """The one that the worker which runs was started with."""
-        return self._order.key
+        return self._order.key if self._watch is None else self._watch.key
 
     async def activity(self) -> Activity | None:
         """What the worker says now; None: it is not running, or says nothing within two seconds."""
@@ -127,6 +127,8 @@ class Keeper:
         started.
         """
         self._wishes.off = True
+        if self.state is not State.STARTING:  # whoever waits for the next start, a `restart` too
+            self._wishes.recall(Unavailable(f"{self.name} was stopped by hand meanwhile"))
         await self._end_now(Why.STOP)
 
     async def restart(self) -> None:
@@ -208,6 +210,7 @@ class Keeper:
             if self._failures.died:
                 log.warning("worker ended while no waker was there; started again", persona=self.name)
         elif life.address is None:
+            self._failures.died = self._tools.owed.is_noted(self.name)  # should it not get ready
             await self._start()
         else:
             self._is_running(life)
@@ -248,7 +251,8 @@ class Keeper:
     def _is_running(self, life: Life) -> None:
         self.state, self._failures.died = State.RUNNING, False
         tools = self._tools
-        self._watch = Watch(life, self._order.key, self._wishes, self.traffic, tools.client, tools.clock)
+        keys = (self._order.key, *self.persona.keys)  # of an earlier waker's: perhaps the one before
+        self._watch = Watch(life, keys, self._wishes, self.traffic, tools.client, tools.clock)
         if not life.is_of(self.persona.order):  # of an earlier waker's, or the file was read again meanwhile
             self._wishes.renew = self._wishes.renew or Why.CHANGED
 

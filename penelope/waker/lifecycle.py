@@ -58,7 +58,7 @@ def judge(policy: Policy, seen: Seen, now: float) -> Stay | End:
     if policy.mode is Mode.ALWAYS:
         return Stay(_next_look(policy, seen, now))
     if not quiet:
-        return Stay(now + policy.idle_timeout_s)  # it is idle no sooner than now
+        return Stay(now + max(policy.idle_timeout_s, SOONEST_S))  # it is idle no sooner than now
     left = policy.idle_timeout_s - idle_for(seen, now)
     return End(Why.IDLE) if left <= 0 else Stay(now + max(left, SOONEST_S))
 

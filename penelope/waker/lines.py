@@ -16,7 +16,7 @@ def lines_of(text: str) -> dict[Path, int]:
     """The line, from 1, in which each table and key of a valid document begins; the first where there are several."""
     found: dict[Path, int] = {}
     table: Path = ()
-    for number, statement in _statements(text.splitlines()):
+    for number, statement in _statements(text.split("\n")):
         parsed = tomllib.loads(statement)
         if _HEADER.match(statement):
             table = _path_to(parsed)

@@ -12,9 +12,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
+import structlog
+
 MAX_BYTES: Final = 16 * 2**20  # then it becomes `NAME.log.1`, of which there is one
 TAIL_BYTES: Final = 512 * 1024
 MAX_LINE_CHARS: Final = 4000
+
+log = structlog.get_logger("penelope.waker")
 
 
 def open_to_append(path: Path) -> tuple[BinaryIO, int]:
@@ -26,7 +30,10 @@ def open_to_append(path: Path) -> tuple[BinaryIO, int]:
 
 
 def trim(path: Path) -> None:
-    """Put a file that has grown too large aside. It may be written to: appended bytes begin at 0 again."""
+    """Put a file that has grown too large aside. It may be written to: appended bytes begin at 0 again.
+
+    On a disk that takes no copy it goes on growing: that is told, and nobody's end.
+    """
     try:
         if path.stat().st_size <= MAX_BYTES:
             return
@@ -34,6 +41,8 @@ def trim(path: Path) -> None:
         os.truncate(path, 0)
     except FileNotFoundError:
         return
+    except OSError as exc:
+        log.warning("a worker's log cannot be put aside", file=path.name, error=str(exc))
 
 
 def tail(path: Path, lines: int) -> list[str]:

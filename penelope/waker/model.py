@@ -91,15 +91,22 @@ class Persona:
 
     Attributes:
         own_key: its key is not the waker's: whoever has it reaches this persona and no other.
+        previous_key: the one before a change of keys, which its worker takes too; None: there is none.
     """
 
     order: Order
     policy: Policy
     own_key: bool
+    previous_key: str | None = field(default=None, repr=False)
 
     @property
     def name(self) -> str:
         return self.order.name
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """With which its clients come."""
+        return (self.order.key,) if self.previous_key is None else (self.order.key, self.previous_key)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

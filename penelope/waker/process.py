@@ -71,7 +71,12 @@ class ProcessDriver:
                 if found is None:
                     self._records.drop(record.name)
                     continue
-                self._lives[record.name] = found, Child(found.pid or 0)
+                taken = Child(found.pid or 0)
+                if children.birth(taken.pid) != found.birth:  # it ended, and its number was given away
+                    taken.release()
+                    self._records.drop(record.name)
+                    continue
+                self._lives[record.name] = found, taken
                 log.info("worker taken over", persona=record.name, pid=found.pid, address=found.address)
         return {name: _life(record) for name, (record, _) in self._lives.items()}
 

@@ -54,7 +54,7 @@ async def run(settings: Settings, file: Path) -> None:
         log.warning(words)
 
     def read() -> list[Persona]:
-        return list(load(file, settings).by_name.values())
+        return list(load(file, settings, personas.state).by_name.values())
 
     with hold_folder(personas.state), listening(settings.host, settings.port, "--port") as port:
         clock = Clock()

@@ -3,7 +3,7 @@
 Source: contract, section 9.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import httpx
@@ -20,17 +20,30 @@ SILENT_S: Final = 60.0  # for so long it may leave questions unanswered
 
 
 class Watch:
-    """One life. Cancelled, it leaves nothing."""
+    """One life. Cancelled, it leaves nothing.
+
+    Attributes:
+        key: that the worker was started with, as far as it is known.
+        refused: it took none of the keys when it was last asked.
+    """
 
     def __init__(
-        self, life: Life, key: str, wishes: Wishes, traffic: Traffic, client: httpx.AsyncClient, clock: Clock
+        self,
+        life: Life,
+        keys: Sequence[str],
+        wishes: Wishes,
+        traffic: Traffic,
+        client: httpx.AsyncClient,
+        clock: Clock,
     ) -> None:
         """
         Args:
-            key: that the worker was started with.
+            keys: those that it may have been started with, the likeliest first.
         """
         self.life = life
-        self._key = key
+        self.key = keys[0]
+        self.refused = False
+        self._keys = tuple(keys)
         self._wishes = wishes
         self._traffic = traffic
         self._client = client
@@ -42,7 +55,7 @@ class Watch:
         Args:
             policy: the one that holds now.
         """
-        heard_at = look_at = began = self._clock.now()
+        heard_at = look_at = self._clock.now()
         while True:
             await self._wishes.pause(look_at - self._clock.now())
             said = None if self._wishes.told() else await self.ask(ANSWER_S)
@@ -55,7 +68,7 @@ class Watch:
                 if not isinstance(verdict, Stay):
                     return verdict.why
                 look_at = verdict.until
-            elif heard_at == began and self._wishes.renew:
+            elif self.refused and self._wishes.renew:
                 # Of an earlier waker's, and with another key than the file now gives it: nobody can ask it.
                 return self._wishes.renew
             elif now - heard_at >= SILENT_S:
@@ -67,7 +80,16 @@ class Watch:
         """What the worker says of itself; None: nothing, within the time."""
         if self.life.address is None:
             return None
-        return await asking.activity(self._client, self.life.address, self._key, within_s)
+        for key in dict.fromkeys((self.key, *self._keys)):
+            try:
+                said = await asking.activity(self._client, self.life.address, key, within_s)
+            except asking.Refused:
+                continue
+            if said is not None:
+                self.key, self.refused = key, False
+            return said
+        self.refused = True
+        return None
 
     def seen(self, said: Activity) -> Seen:
         return Seen(

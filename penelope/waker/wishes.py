@@ -62,6 +62,11 @@ class Wishes:
         attempt, self.attempt = self.attempt, Attempt()
         attempt.settle(error)
 
+    def recall(self, error: Exception) -> None:
+        """Take back what was asked for and has not begun, for all who wait for it."""
+        self.asked = False
+        self.settle(error)
+
     def stir(self) -> None:
         """Let the keeper's task look again."""
         self._stirred.set()

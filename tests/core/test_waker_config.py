@@ -2,10 +2,11 @@
 
 import tomllib
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
@@ -128,6 +129,11 @@ FAULTS = {
     "[personas.a]\nenv.PENELOPE_PROXY = 'k'": "line 2: personas.a.env.PENELOPE_PROXY is not said here: say `proxy`",
     "[personas.a]\nenv.PENELOPE_PORT = 1": "line 2: personas.a.env.PENELOPE_PORT is not said here: say `port`",
     "[personas.a]\nenv.PENELOPE_LOG = 'text'": "line 2: personas.a.env.PENELOPE_LOG is not said here: the waker",
+    '[personas.a]\nstore = "a\\u0000b"': "line 2: personas.a.store has a NUL character",
+    '[personas.a]\nproxy = "http://a\\u0000b:1"': "line 2: personas.a.proxy has a NUL character",
+    'state = "a\\u0000b"': "line 1: state must be the path of a folder",
+    '[personas.a]\nenv = { A = "\u2028\x85" }\nport = -1': "line 3: personas.a.port input should be",
+    "a = " + "[" * 5000: "personas.toml is no TOML: ",
     "[personas.a]\nenv.'A=B' = 'x'": "line 2: personas.a.env.A=B cannot be a variable of the environment",
 }
 
@@ -155,6 +161,46 @@ def test_a_key_reaches_as_far_as_the_waker_listens(tmp_path: Path) -> None:
     load(tmp_path, text)
 
     assert "line 2: personas.a.key has 5 characters" in refusal(tmp_path, text, host="0.0.0.0")
+
+
+@settings(max_examples=50)
+@given(
+    key=st.sampled_from(
+        ["store", "proxy", "locale", "user_agent", "key", "mode", "port", "env.A", "env.PENELOPE_KEY"]
+    ),
+    value=st.text(st.characters(codec="utf-8")),
+)
+def test_whatever_it_says_it_is_good_or_refused(key: str, value: str) -> None:
+    """A file that is read again must not end the waker."""
+    with TemporaryDirectory() as folder:
+        text = f"[personas.a]\n{key} = {_quoted(value)}\n"
+        refused, variables = "", {}
+        try:
+            variables = dict(load(Path(folder), text).by_name["a"].order.variables)
+        except BadPersonas as exc:
+            refused = str(exc)
+    if refused:
+        assert "personas.toml, line 2: personas.a" in refused
+    else:
+        assert "\0" not in "".join(variables.values())
+
+
+def _quoted(value: str) -> str:
+    """As TOML writes it; what it takes as it is, as it is."""
+    escaped = [f"\\U{ord(sign):08X}" if sign < " " or sign in '"\\\x7f' else sign for sign in value]
+    return f'"{"".join(escaped)}"'
+
+
+def test_a_waker_that_runs_keeps_its_folder(tmp_path: Path) -> None:
+    """What a reload cannot do is refused, not passed over."""
+    file = tmp_path / "personas.toml"
+    file.write_text("state = 'mine'\n[personas.a]\n")
+    settings = Settings(key=SecretStr(KEY))
+    held = config.load(file, settings).state
+    assert "a" in config.load(file, settings, held).by_name
+    file.write_text("[personas.a]\n\nport = 1")
+    with pytest.raises(BadPersonas, match="state is another folder now, which takes a restart of the waker"):
+        config.load(file, settings, held)
 
 
 def test_a_link_to_a_store_is_that_store(tmp_path: Path) -> None:

@@ -83,6 +83,42 @@ def test_headers_to_the_worker() -> None:
     )
 
 
+def test_one_word_about_one_length() -> None:
+    """Chunks win; and no `Connection` takes the length away, or brings a header of the waker's with it."""
+    two = [(b"Content-Length", b"3"), (b"Transfer-Encoding", b"chunked")]
+    assert [] == passing.to_client(two)
+    sent = dict(passing.to_worker(two, ADDRESS, "k", "id", "alice"))
+    assert b"Content-Length" not in sent
+    assert b"chunked" == sent[b"transfer-encoding"]
+
+    given = [
+        (b"Connection", b"Content-Length, X-Request-Id, Host"),
+        (b"Content-Length", b"2"),
+        (b"X-Request-Id", b"a"),
+    ]
+    sent = dict(passing.to_worker(given, ADDRESS, "k", "id", "alice"))
+    assert (b"2", b"id", b"127.0.0.1:5101") == tuple(
+        sent[name] for name in (b"Content-Length", b"x-request-id", b"host")
+    )
+    for version, headers, added in (
+        ("2", [], True),
+        ("2", [(b"content-length", b"2")], False),
+        ("1.1", [], False),
+    ):
+        assert added == ((b"transfer-encoding", b"chunked") in passing.framed(headers, version))
+
+
+def test_who_has_no_key_gets_none_added() -> None:
+    assert b"authorization" not in dict(passing.to_worker([], ADDRESS, None, "id", "alice"))
+
+
+@pytest.mark.parametrize("rest", [b"a%2Fb", b"", b"a/b", b"a?"])
+def test_a_files_link_is_one_name_and_nothing_else(rest: bytes) -> None:
+    assert passing.is_media("GET", b"/api/v1/media/t0-_")
+    assert not passing.is_media("GET", b"/api/v1/media/" + rest)
+    assert not passing.is_media("POST", b"/api/v1/media/goto")
+
+
 def test_headers_to_the_client() -> None:
     given = [
         (b"Content-Type", b"a/b"),

@@ -318,6 +318,33 @@ async def test_restart(waker: WakerLife) -> None:
     assert "running" == (await waker.order("restart")).json()["state"]
 
 
+@pytest.mark.parametrize("waits_for", ["restart", "a request"])
+async def test_the_last_order_holds(tmp_path: Path, waits_for: str) -> None:
+    """A stop takes back what was asked for before it, a restart that is under way too."""
+    async with live_waker(WakerWorld(tmp_path, ALWAYS)) as waker:
+        await trio.sleep(3)
+        waker.worker().stop_s = 10
+
+        async def stop() -> httpx.Response:
+            await trio.sleep(2)
+            return await waker.order("stop")
+
+        async def earlier() -> httpx.Response:
+            if waits_for == "restart":
+                return await waker.order("restart")
+            await trio.sleep(1)
+            return await waker.call()
+
+        async def first() -> httpx.Response:
+            return await waker.order("restart" if waits_for == "restart" else "stop")
+
+        answers = await side_by_side(first, earlier, stop)
+        assert (503, 200) == (answers[1].status_code, answers[2].status_code)
+        await trio.sleep(100)
+
+        assert ("stopped", 1) == (await waker.state(), waker.driver.starts["alice"])
+
+
 async def test_one_that_ignores_the_signal_is_killed_after_its_grace(tmp_path: Path) -> None:
     async with live_waker(WakerWorld(tmp_path, "[personas.alice]\nkill_after_s = 7\n")) as waker:
         await waker.order("start")
@@ -490,6 +517,32 @@ async def test_a_files_link_needs_no_key_and_wakes_nobody(waker: WakerLife) -> N
     await waker.keeper().start()
 
     assert 201 == (await waker.http.get(path)).status_code
+    assert "Authorization" not in waker.worker().asked[0].headers
+
+
+async def test_a_personas_key_is_changed(tmp_path: Path) -> None:
+    """The one before still opens it, as it does at the worker itself; and no other persona."""
+    text = """
+        [personas.alice]
+        key = "the-key-of-alice"
+        env = { PENELOPE_KEY_PREVIOUS = "the-one-before" }
+        [personas.bob]
+        key = "the-key-of-bob"
+    """
+    world = WakerWorld(tmp_path, text, keys=("the-wakers-new-key", "the-wakers-old-key"))
+    async with live_waker(world) as waker:
+        for key, statuses in {
+            "the-one-before": (201, 401, 401),
+            "the-key-of-alice": (201, 401, 401),
+            "the-wakers-old-key": (201, 201, 200),
+            "the-wakers-new-key": (201, 201, 200),
+        }.items():
+            waker.http.headers["Authorization"] = f"Bearer {key}"
+            paths = ("/p/alice/api/v1/pages", "/p/bob/api/v1/pages", "/api/v1/personas")
+            assert statuses == tuple([(await waker.http.get(path)).status_code for path in paths]), key
+        assert {"Bearer the-key-of-alice"} == {
+            asked.headers["Authorization"] for asked in waker.worker().asked
+        }
 
 
 async def test_a_worker_that_breaks_off(waker: WakerLife, logged: list[Any]) -> None:
@@ -668,6 +721,53 @@ async def test_a_worker_whose_key_nobody_has_any_more_is_started_anew(world: Wak
 
         assert ("running", 2) == (await waker.state(), waker.driver.starts["alice"])
         assert 201 == (await waker.call()).status_code
+
+
+@pytest.mark.parametrize(
+    "after",
+    ["", 'key = "the-key-of-alice"\nenv = { PENELOPE_KEY_PREVIOUS = "the-key-of-before" }'],
+    ids=["the waker's", "its own"],
+)
+async def test_a_worker_with_the_key_before_goes_on_until_it_is_quiet(world: WakerWorld, after: str) -> None:
+    """A key was changed while no waker was there: the next one asks with the one before, and cuts nothing off."""
+    old = "the-key-of-before"
+    world.keys = (old,)
+    async with live_waker(world) as waker:
+        waker.http.headers["Authorization"] = f"Bearer {old}"
+        await waker.call()
+        alice = waker.worker()
+        alice.in_flight = 1
+    world.keys = ("the-key-of-the-waker-9876543210",) if after else ("the-key-of-the-waker-9876543210", old)
+    world.text = f"[personas.alice]\n{after}\n"
+    async with live_waker(world) as waker:
+        waker.http.headers["Authorization"] = f"Bearer {world.keys[0]}"
+        await trio.sleep(300)
+        assert waker.worker() is alice
+        assert 201 == (await waker.call()).status_code
+        alice.in_flight = 0
+        await trio.sleep(10)
+
+        assert waker.worker() is not alice
+        assert waker.keeper().persona.order.key == waker.worker().key
+
+
+async def test_a_slow_answer_is_no_reason_to_cut_off_what_is_in_flight(world: WakerWorld) -> None:
+    """Taken over with other settings, from a machine that is overloaded: only a refusal is told for sure."""
+    async with live_waker(world) as waker:
+        await waker.call()
+        alice = waker.worker()
+        alice.in_flight, alice.silent = 1, True
+    world.text = '[personas.alice]\nlocale = "de-DE"\n'
+    async with live_waker(world) as waker:
+        await trio.sleep(30)
+        assert waker.worker() is alice
+        alice.silent = False
+        await trio.sleep(300)
+        assert waker.worker() is alice
+        alice.in_flight = 0
+        await trio.sleep(10)
+
+        assert waker.worker() is not alice
 
 
 async def test_a_worker_of_no_persona_is_stopped(world: WakerWorld) -> None:

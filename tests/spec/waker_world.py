@@ -34,6 +34,7 @@ class FakeWorker:
     """Attributes:
     in_flight: what it says.
     touched_at: when somebody last wanted something, Trio's clock.
+    key: the one that it takes.
     silent: it answers nothing.
     stop_s: how long its stop takes; infinite: it ignores SIGTERM.
     asked: what came to it, but for `/activity`.
@@ -41,6 +42,7 @@ class FakeWorker:
 
     order: Order
     life: Life
+    key: str
     in_flight: int = 0
     touched_at: float = field(default_factory=trio.current_time)
     memory_mb: float = 300.0
@@ -52,7 +54,8 @@ class FakeWorker:
     how: str = "ended with 0"
 
     async def answer(self, request: httpx.Request) -> httpx.Response:
-        if request.headers["Authorization"] != f"Bearer {self.order.key}":
+        by_link = request.extensions.get("target", b"").startswith(b"/api/v1/media/")
+        if not by_link and request.headers["Authorization"] != f"Bearer {self.key}":
             return httpx.Response(401, json={"success": False, "error": "no"})
         if request.url.path == "/api/v1/activity":
             self.questions += 1
@@ -142,7 +145,7 @@ class FakeDriver:
             salt="salt",
             digest=order.digest("salt"),
         )
-        worker = self.workers[order.name] = FakeWorker(order, life)
+        worker = self.workers[order.name] = FakeWorker(order, life, order.key)
         return worker
 
     def left_behind(self, order: Order) -> FakeWorker:
@@ -221,10 +224,11 @@ class ToWorkers(httpx.AsyncBaseTransport):
 
 @dataclass
 class WakerWorld:
-    """What outlasts a waker: its folder, its file, and the workers."""
+    """What outlasts a waker: its folder, its file, its key (and the one before), and the workers."""
 
     folder: Path
     text: str = "[personas.alice]\n[personas.bob]\n"
+    keys: tuple[str, ...] = (KEY,)
     driver: FakeDriver | None = None
     turns: int = 2
 
@@ -234,7 +238,8 @@ class WakerWorld:
 
     @property
     def settings(self) -> Settings:
-        return Settings.model_validate({"key": KEY, "port": 5050})
+        previous = self.keys[1] if len(self.keys) > 1 else None
+        return Settings.model_validate({"key": self.keys[0], "key_previous": previous, "port": 5050})
 
     def orders(self) -> dict[str, Order]:
         self.file.write_text(self.text)
