@@ -45,7 +45,7 @@ async def call(client: AsyncClient, wanted: Wanted, folder: Path) -> None:
     """
     fields = await _watched(client, wanted, await _body(client, wanted))
     saved = [await save(client, link, folder) for link in media_links(fields)]
-    say(shown.answer(_without_links(fields), all_of_it=not is_terminal()))
+    say(shown.answer(without_links(fields), all_of_it=not is_terminal()))
     for path in saved:
         note(f"saved {path}")
 
@@ -165,11 +165,11 @@ async def save(client: AsyncClient, link: Media, folder: Path) -> Path:
         raise Trouble(f"cannot write to {folder}: {exc.strerror or exc}") from exc
 
 
-def _without_links(value: Any) -> Any:
+def without_links(value: Any) -> Any:
     """The answer with each media link as what is left of it once it is used up: name, type and size."""
     if isinstance(value, dict):
         if is_link(value):
             kept = ("filename", "content_type", "size")
             return {name: value[name] for name in kept if name in value}
-        return {name: _without_links(one) for name, one in value.items()}
-    return [_without_links(one) for one in value] if isinstance(value, list) else value
+        return {name: without_links(one) for name, one in value.items()}
+    return [without_links(one) for one in value] if isinstance(value, list) else value

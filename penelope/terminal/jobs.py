@@ -14,7 +14,7 @@ from penelope import jsontext
 from penelope.client import AsyncClient, Job, JobFailed, media_links
 from penelope.client.models import shown as as_shown
 from penelope.terminal import shown
-from penelope.terminal.calling import save
+from penelope.terminal.calling import save, without_links
 from penelope.terminal.plain import duration, is_terminal, note, one_line, say
 
 MOST = 1000  # jobs that a worker holds, and that one answer may have
@@ -58,6 +58,8 @@ async def show(client: AsyncClient, job_id: str, *, as_json: bool, folder: Path 
         return
     job = await client.job(job_id).status()
     saved = [] if folder is None else [await save(client, link, folder) for link in media_links(job.result)]
+    if saved:  # their links are used up
+        job = job.model_copy(update={"result": without_links(job.result)})
     say(described(job))
     for path in saved:
         note(f"saved {path}")

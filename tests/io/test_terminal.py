@@ -89,6 +89,8 @@ class TestCall:
         )
         assert ["saved a-2.txt", "saved b c.txt", "saved a-3.txt"] == done.stderr.decode().splitlines()
         assert b"/api/v1/media/" not in done.stdout
+        assert b"b c.txt" in done.stdout, "what is left of a link: its name, type and size"
+        assert b"none" not in done.stdout
 
     async def test_files_go_where_they_are_told(self, shared_worker: WorkerProcess, tmp_path: Path) -> None:
         folder = tmp_path / "out"

@@ -227,9 +227,12 @@ class TestShow:
     ) -> None:
         job_id = await start(client, "files?filenames=a.txt")
         await ended(client, job_id)
-        await printed("jobs", "show", job_id, worker=shared_worker, cwd=tmp_path)
-        await printed("jobs", "show", job_id, "--dir", ".", worker=shared_worker, cwd=tmp_path)
+        waiting = await printed("jobs", "show", job_id, worker=shared_worker, cwd=tmp_path)
+        saved = await printed("jobs", "show", job_id, "--dir", ".", worker=shared_worker, cwd=tmp_path)
 
+        assert "/api/v1/media/" in waiting
+        assert "/api/v1/media/" not in saved, "it is used up"
+        assert "a.txt" in saved
         assert "content" == (tmp_path / "a.txt").read_text()
 
     async def test_one_that_is_not_there(self, shared_worker: WorkerProcess, tmp_path: Path) -> None:
