@@ -25,9 +25,10 @@ from penelope.http.serving import drop_connections, listening, server_config
 from penelope.http.worker import Worker
 from penelope.jobs.dialling import refusal_now
 from penelope.jobs.ledger import Ledger
+from penelope.jobs.nurseries import open_supervisor
 from penelope.jobs.screening import Rules, rules
 from penelope.jobs.store import JobStore
-from penelope.jobs.supervisor import Parts, Supervisor, open_supervisor
+from penelope.jobs.supervisor import Parts, Supervisor
 from penelope.pages.browser.driver import open_browser
 from penelope.pages.browser.guard import Limits
 from penelope.pages.browser.persona import BrowserOptions

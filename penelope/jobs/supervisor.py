@@ -1,4 +1,4 @@
-"""The supervisor: the nurseries that calls and deliveries live in, and the order in which they end.
+"""The supervisor: begins calls and jobs, cancels them, and takes no more of them once a stop is asked for.
 
 No call lives in a request's nursery: a client that hangs up cancels its request, never the work.
 
@@ -6,11 +6,10 @@ Source: contract, sections 5 and 8; design, section 2.
 """
 
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from contextvars import Context
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 import httpx
 import structlog
@@ -22,28 +21,23 @@ from penelope.errors import BadOptions, Stopping, Unavailable
 from penelope.jobs import trace
 from penelope.jobs.calls import Live, Planned
 from penelope.jobs.deliveries import Deliveries
-from penelope.jobs.delivery import ANYWHERE, open_client
+from penelope.jobs.delivery import ANYWHERE
 from penelope.jobs.ends import JobEnds
 from penelope.jobs.lag import LoopLag
 from penelope.jobs.ledger import Ledger
 from penelope.jobs.model import Job, Webhook
 from penelope.jobs.options import CALLBACK_HEADER, JobOptions
-from penelope.jobs.recovery import recover
 from penelope.jobs.runner import Runner
 from penelope.jobs.screening import Policy, Rules
 from penelope.jobs.starts import Starts, Turn
 from penelope.jobs.store import JobStore
-from penelope.jobs.sweep import sweep_loop
 from penelope.jobs.ticket import Ticket
 from penelope.jobs.watching import Watching
 from penelope.outcome import Outcome
 from penelope.pages.gate import own_addresses
 from penelope.pages.manager import PageManager
-from penelope.pages.purge import purge_loop
 from penelope.store.media import MediaStore
 from penelope.store.request_log import RequestLog
-
-UNWIND_S: Final = 15.0
 
 log = structlog.get_logger("penelope.supervisor")
 
@@ -74,7 +68,7 @@ class Parts:
 
 
 class Supervisor:
-    """Open it with `open_supervisor`.
+    """Open it with `nurseries.open_supervisor`.
 
     Attributes:
         lives: the calls at work or in line.
@@ -284,74 +278,3 @@ def _bound(call: Planned) -> dict[str, str]:
     """What the log lines of a call's work have in common."""
     named = trace.trace_id(call.traceparent)
     return {"request_id": call.request_id} | ({} if named is None else {"trace_id": named})
-
-
-@asynccontextmanager
-async def open_supervisor(parts: Parts) -> AsyncGenerator[Supervisor]:
-    """Recover, then run calls and deliveries while the block lasts.
-
-    The block has to call `stop` and to wait for `drained` before it ends; one that ends otherwise ends everything now.
-
-    Raises:
-        StoreBusy, StoreFull: the recovery could not read or write the store.
-    """
-    ends = JobEnds(parts.store, parts.clock)
-    to_deliver = await recover(parts.store, parts.media, parts.requests, parts.clock)
-    async with (
-        open_client(parts.transport, parts.rules) as client,
-        open_client(parts.transport, parts.run_rules) as run_client,
-        trio.open_nursery() as children,
-    ):
-        children.start_soon(parts.requests.run, name="request log")
-        children.start_soon(parts.clock.run, name="clock")
-        children.start_soon(ends.retry, name="owed ends")
-        children.start_soon(parts.lag.run, name="loop lag")
-        children.start_soon(
-            sweep_loop, parts.store, parts.media, parts.requests, parts.ledger, parts.clock, name="sweep"
-        )
-        children.start_soon(
-            purge_loop, parts.pages, parts.clock, parts.page_memory_bytes, name="memory purge"
-        )
-        async with trio.open_nursery() as delivering:
-            deliveries = Deliveries(
-                delivering,
-                client,
-                ends,
-                parts.clock,
-                parts.keys,
-                sweep_media=parts.media.sweep,
-                run_client=run_client,
-            )
-            supervisor: Supervisor = await children.start(_run_calls, parts, deliveries, ends, name="calls")
-            for job in to_deliver:
-                deliveries.start(job)
-            try:
-                yield supervisor
-            finally:
-                if not supervisor.drained.is_set():
-                    supervisor.hurry()
-                    with trio.move_on_after(UNWIND_S, shield=True):
-                        await supervisor.drained.wait()
-                delivering.cancel_scope.cancel(reason="the worker stops")
-        with trio.move_on_after(UNWIND_S, shield=True):
-            await ends.flush()
-        children.cancel_scope.cancel(reason="the worker stops")
-
-
-async def _run_calls(
-    parts: Parts,
-    deliveries: Deliveries,
-    ends: JobEnds,
-    *,
-    task_status: trio.TaskStatus[Supervisor] = trio.TASK_STATUS_IGNORED,
-) -> None:
-    """The calls' nursery, open until a stop is asked for and the last call has ended."""
-    supervisor: Supervisor | None = None
-    try:
-        async with trio.open_nursery() as calls:
-            supervisor = Supervisor(parts, calls, deliveries, ends)
-            task_status.started(supervisor)
-            await supervisor.stop_asked.wait()
-    finally:
-        if supervisor is not None:
-            supervisor.drained.set()

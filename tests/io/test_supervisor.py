@@ -12,9 +12,10 @@ from penelope.clock import Clock
 from penelope.jobs.calls import Live, Planned
 from penelope.jobs.ledger import Ledger
 from penelope.jobs.model import Job, Polling, State, Webhook
+from penelope.jobs.nurseries import open_supervisor
 from penelope.jobs.options import JobOptions
 from penelope.jobs.store import JobStore
-from penelope.jobs.supervisor import Parts, open_supervisor
+from penelope.jobs.supervisor import Parts
 from penelope.outcome import success
 from penelope.pages.driver import Body
 from penelope.pages.manager import MAIN, Page, PageManager

@@ -20,9 +20,10 @@ from penelope.http.app import create_app
 from penelope.http.worker import Worker
 from penelope.jobs.dialling import refusal_now
 from penelope.jobs.ledger import Ledger
+from penelope.jobs.nurseries import open_supervisor
 from penelope.jobs.screening import rules
 from penelope.jobs.store import JobStore
-from penelope.jobs.supervisor import Parts, Supervisor, open_supervisor
+from penelope.jobs.supervisor import Parts, Supervisor
 from penelope.main import COOKIES, MIB, run_rules
 from penelope.pages.manager import MAIN, PageManager
 from penelope.runs.service import Limits, Runs, open_runs
