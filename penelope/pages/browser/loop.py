@@ -25,7 +25,8 @@ current_run: ContextVar["Run[Any] | None"] = ContextVar("penelope_browser_run", 
 _PLAYWRIGHT_INNER = str(Path(playwright.__file__).parent / "_impl") + os.sep
 # Whose coroutines are no plugin's, though they have no call's context either. The families are plugins like any other.
 _NOT_PLUGINS = (
-    _PLAYWRIGHT_INNER,
+    str(Path(playwright.__file__).parent)
+    + os.sep,  # what its API's own coroutines do beside, such as opening a page
     str(Path(asyncio.__file__).parent) + os.sep,
     str(Path(__file__).parents[1]) + os.sep,
 )
