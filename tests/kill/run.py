@@ -40,6 +40,7 @@ class Run:
     Attributes:
         hanging: whether one of the receivers never answers, which costs a stop 10 s.
         say: what is told of each life.
+        until, at_least: it begins no life after that moment of `time.monotonic`, once it has had so many.
     """
 
     home: Path
@@ -54,6 +55,7 @@ class Run:
     unsure: list[Start] = field(default_factory=list)
     checks: int = 0
     until: float = float("inf")
+    at_least: int = 0
 
     async def run(self) -> None:
         """Raises:
@@ -64,7 +66,7 @@ class Run:
         try:
             async with _receivers(self.record, hanging=self.hanging) as where:
                 for stop in islice(stops(self.seed, self.longest_s), self.kills):
-                    if time.monotonic() > self.until:
+                    if time.monotonic() > self.until and self.record.life >= self.at_least:
                         break
                     await self._life(worker, stop, where)
                 await self._last_lives(worker, where)
