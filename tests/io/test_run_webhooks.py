@@ -155,7 +155,9 @@ async def test_a_public_address_inside_of_another_is_taken(
 async def test_an_address_needs_no_name_server(http: httpx.AsyncClient, server: NameServer, url: str) -> None:
     said = await refused(http, url)
     assert said.startswith("webhook_url")
-    assert {} == server.asked
+    assert not {
+        name for name in server.asked if name.rstrip(".") in url
+    }  # the browser asks for names of its own
 
 
 async def test_a_name_that_is_none(http: httpx.AsyncClient) -> None:

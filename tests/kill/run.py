@@ -159,7 +159,7 @@ class Run:
             )
         for line in worker.lines():
             demand("exception" not in line or line["event"] == "plugin failed", "it logged", line)
-            if "given up" in line["event"] and line["job_id"] in self.record.jobs:
+            if "given up" in line["event"] and line.get("job_id") in self.record.jobs:
                 self.record.jobs[line["job_id"]].log = line["event"]
 
     def _look_at_the_dead(self, worker: WorkerProcess, *, drained: bool) -> None:

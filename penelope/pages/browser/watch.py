@@ -68,8 +68,9 @@ class Watch:
                     log.info("the browser's thread answers again")
                 self._warned = False
                 self.ping()
-            elif self.lag_s >= BLOCKED_S:
-                self.on_blocked()
+            else:
+                if self.lag_s >= BLOCKED_S:
+                    self.on_blocked()
                 if not self._warned and self.lag_s >= WARN_AFTER_S:
                     self._warned = True
                     self._warn()
