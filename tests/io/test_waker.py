@@ -175,6 +175,18 @@ async def test_a_waker_that_was_killed_is_succeeded(new_waker: NewWaker) -> None
         waker.process.send_signal(signal.SIGHUP)
         await waker.until(lambda: bool(waker.lines("personas reloaded")))
         assert before["pid"] == (await persona(client))["pid"]
+        good = waker.file.read_text()
+        faults = (
+            good + 'store = "a\\u0000b"\n',
+            good + 'user_agent = "a\u2028"\n',
+            'state = "elsewhere"\n' + good,
+        )
+        for number, text in enumerate(faults, 1):  # they change nothing, and the waker lives on
+            waker.file.write_text(text)
+            waker.process.send_signal(signal.SIGHUP)
+            said = "personas not reloaded: nothing changed"
+            await waker.until(lambda number=number, said=said: number == len(waker.lines(said)))
+        waker.file.write_text(good)
         os.kill(before["pid"], signal.SIGSTOP)
         began = time.monotonic()
         assert "stopped" == (await client.post("/api/v1/personas/alice/stop")).json()["state"]
@@ -268,22 +280,32 @@ async def test_a_worker_that_dies_at_its_start_is_told_with_its_last_words(new_w
             assert last.startswith("penelope: the worker of alice ended with 1 instead of starting")
             assert log[-1].endswith(words)
 
-            code, (head, row), _ = await command(waker, "list")
+            done = await side_by_side(
+                waker,
+                "list",
+                "logs alice --lines 1",
+                "restart nobody",
+                "list --url http://127.0.0.1:1",
+                "new bob --always",
+            )
+            code, (head, row), _ = done[0]
             assert 0 == code
             assert ["NAME", "MODE", "STATE", "PORT"] == head.split()[:4]
             assert ["alice", "sleepy", "failed", str(port)] == row.split()[:4]
-            assert f"penelope: {words}" == (await command(waker, "logs", "alice", "--lines", "1"))[1][0]
-            assert 0 == (await command(waker, "new", "bob", "--always"))[0]
-            assert ["added: bob", "removed: -", "changed: -", "restarting: -"] == (
-                await command(waker, "reload")
-            )[1]
-            code, (text,), _ = await command(waker, "stop", "alice", "--json")
+            assert [f"penelope: {words}"] == done[1][1]
+            assert "there is no persona 'nobody' (404)" in done[2][2][0]
+            assert done[3][2][0].startswith(
+                "penelope: there is no waker at http://127.0.0.1:1: start one with"
+            )
+            assert 0 == done[4][0]
+            text = waker.file.read_text()
+            assert '[personas.bob]\nmode = "always"' in text
+            waker.file.write_text(text.replace('"always"', '"sleepy"'))  # its start is not what this is about
+            reloaded, (code, (text,), _) = await side_by_side(waker, "reload", "stop alice --json")
+            assert ["added: bob", "removed: -", "changed: -", "restarting: -"] == reloaded[1]
             assert (0, "stopped", None) == (code, json.loads(text)["state"], json.loads(text)["last_error"])
-            assert "there is no persona 'nobody' (404)" in (await command(waker, "restart", "nobody"))[2][0]
-            nowhere = (await command(waker, "list", "--url", "http://127.0.0.1:1"))[2]
-            assert nowhere[0].startswith("penelope: there is no waker at http://127.0.0.1:1: start one with")
             waker.file.write_text(f"[personas.alice]\nport = {port}\n")
-            await command(waker, "reload")
+            await client.post("/api/v1/personas/reload")
             await client.post("/api/v1/personas/alice/start")
             seen, code = await trio.to_thread.run_sync(top_in_a_terminal, waker)
             assert 0 == code
@@ -304,6 +326,19 @@ async def command(waker: WakerProcess, *words: str) -> tuple[int, list[str], lis
             check=False,
         )
     return done.returncode, done.stdout.decode().splitlines(), done.stderr.decode().splitlines()
+
+
+async def side_by_side(waker: WakerProcess, *lines: str) -> list[tuple[int, list[str], list[str]]]:
+    """What each of these commands came to: most of the time they take is their start."""
+    found: dict[str, tuple[int, list[str], list[str]]] = {}
+
+    async def run(line: str) -> None:
+        found[line] = await command(waker, *line.split())
+
+    async with trio.open_nursery() as nursery:
+        for line in lines:
+            nursery.start_soon(run, line)
+    return [found[line] for line in lines]
 
 
 def top_in_a_terminal(waker: WakerProcess) -> tuple[str, int]:
