@@ -50,7 +50,8 @@ def add(file: Path, name: str, mode: str) -> None:
     if file.exists() and name in config.load(file, settings).by_name:
         raise BadPersonas(f"{file} has a persona {name} already, nothing was written")
     before = file.read_text("utf-8") if file.exists() else HEAD
-    fresh = file.with_name(f"{file.name}.new")
+    kept = file.resolve()  # a link stays one
+    fresh = kept.with_name(f"{kept.name}.new")
     try:
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as new:
@@ -58,7 +59,7 @@ def add(file: Path, name: str, mode: str) -> None:
         config.load(fresh, settings)
         if file.exists():
             fresh.chmod(file.stat().st_mode & 0o777)
-        fresh.replace(file)
+        fresh.replace(kept)
     except OSError as exc:
         raise BadPersonas(f"{file} cannot be written: {exc.strerror}") from exc
     finally:

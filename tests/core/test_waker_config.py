@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from penelope.errors import BadPersonas
 from penelope.settings import Settings
-from penelope.waker import config
+from penelope.waker import config, editing
 from penelope.waker.config import Personas
 from penelope.waker.lines import line_of, lines_of
 from penelope.waker.model import Mode
@@ -201,6 +201,22 @@ def test_a_waker_that_runs_keeps_its_folder(tmp_path: Path) -> None:
     file.write_text("[personas.a]\n\nport = 1")
     with pytest.raises(BadPersonas, match="state is another folder now, which takes a restart of the waker"):
         config.load(file, settings, held)
+
+
+def test_a_persona_is_added_to_the_file_behind_a_link(tmp_path: Path) -> None:
+    """It stays a link, and the file has its mode."""
+    (tmp_path / "kept").mkdir()
+    kept, link = tmp_path / "kept" / "mine.toml", tmp_path / "personas.toml"
+    kept.write_text("# words\n[personas.a]\n")
+    kept.chmod(0o640)
+    link.symlink_to(kept)
+    editing.add(link, "b", "always")
+
+    assert link.is_symlink()
+    assert kept.read_text().startswith("# words\n[personas.a]\n")
+    assert 0o640 == kept.stat().st_mode & 0o777
+    assert ["mine.toml"] == [path.name for path in kept.parent.iterdir()]
+    assert ["a", "b"] == list(config.load(link, Settings(key=SecretStr(KEY))).by_name)
 
 
 def test_a_link_to_a_store_is_that_store(tmp_path: Path) -> None:
