@@ -7,6 +7,7 @@ what a connection says is a generator that is sent each answer. An order of one 
 that is kept from order to order.
 """
 
+import heapq
 import json
 import select
 import selectors
@@ -18,7 +19,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Request = bytes
-Script = Generator[Request, tuple[int, bytes], None]
+# It yields requests, and is sent the answer's status and body; or seconds to rest.
+Script = Generator[Request | float, tuple[int, bytes], None]
+RESTED = (0, b"")
+POLL_S = 0.1
 
 ANSWER_S = 60.0  # an answer that takes longer ends the run
 
@@ -74,29 +78,55 @@ def connect(port: int) -> socket.socket:
 
 def drive(connections: list[Connection], until: Callable[[], bool]) -> None:
     """Run the connections' scripts until they end or `until` says so."""
-    selector = selectors.DefaultSelector()
-    for connection in connections:
-        selector.register(connection.socket, selectors.EVENT_READ, connection)
-        connection.say(next(connection.script))
-    left = len(connections)
-    while left and not until():
-        ready = selector.select(ANSWER_S)
-        if not ready:
-            raise TimeoutError(f"no answer within {ANSWER_S:g} s")
-        for key, _ in ready:
-            answer = key.data.hear()
-            if answer is None:
-                continue
-            if key.data.closing:
-                selector.unregister(key.data.socket)
-                key.data.renew()
-                selector.register(key.data.socket, selectors.EVENT_READ, key.data)
-            try:
-                key.data.say(key.data.script.send(answer))
-            except StopIteration:
-                selector.unregister(key.data.socket)
-                left -= 1
-    selector.close()
+    Driving(connections).run(until)
+
+
+class Driving:
+    """Many connections, by one selector."""
+
+    def __init__(self, connections: list[Connection]) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._resting: list[tuple[float, int, Connection]] = []  # until when, a number of its own, who
+        self._left = len(connections)
+        for connection in connections:
+            self._selector.register(connection.socket, selectors.EVENT_READ, connection)
+            self._go_on(connection, None)
+
+    def run(self, until: Callable[[], bool]) -> None:
+        while self._left and not until():
+            ready = self._selector.select(self._patience())
+            if not ready and not self._resting:
+                raise TimeoutError(f"no answer within {ANSWER_S:g} s")
+            for key, _ in ready:
+                self._hear(key.data)
+            while self._resting and self._patience() == 0.0:
+                self._go_on(heapq.heappop(self._resting)[2], RESTED)
+        self._selector.close()
+
+    def _patience(self) -> float:
+        return max(0.0, self._resting[0][0] - time.perf_counter()) if self._resting else ANSWER_S
+
+    def _hear(self, connection: Connection) -> None:
+        answer = connection.hear()
+        if answer is None:
+            return
+        if connection.closing:
+            self._selector.unregister(connection.socket)
+            connection.renew()
+            self._selector.register(connection.socket, selectors.EVENT_READ, connection)
+        self._go_on(connection, answer)
+
+    def _go_on(self, connection: Connection, answer: tuple[int, bytes] | None) -> None:
+        try:
+            wanted = next(connection.script) if answer is None else connection.script.send(answer)
+        except StopIteration:
+            self._selector.unregister(connection.socket)
+            self._left -= 1
+            return
+        if isinstance(wanted, float):
+            heapq.heappush(self._resting, (time.perf_counter() + wanted, id(connection), connection))
+        else:
+            connection.say(wanted)
 
 
 def request(port: int, key: str, order: dict[str, Any]) -> Request:
@@ -135,6 +165,45 @@ def jobs(port: int, key: str, page: str, started: list[float], ttl: str) -> Scri
                 break
 
 
+@dataclass(slots=True)
+class Ends:
+    """What runs came to: milliseconds from submit to end, each; the last one's id."""
+
+    ms: list[float] = field(default_factory=list)
+    run_id: str = ""
+
+
+def runs(port: int, key: str, order: dict[str, Any], ends: Ends) -> Script:
+    """Submit a run, learn of its end by waiting or by polling ten times a second, submit the next."""
+    headers = {"Prefer": "wait=60"} if order["waits"] else {}
+    body = {"prompt": "", "recipe_name": order["recipe"]}
+    if not order["waits"]:  # the public server has no such recipe: what its jobs do is decided there
+        body = {"prompt": "{}"} if not key else body
+    asked = {"method": "POST", "path": "/api/v1/runs", "json": body, "headers": headers}
+    submit = request(port, key, asked)
+    while order.get("count") is None or len(ends.ms) < order["count"]:
+        began = time.perf_counter()
+        status, answer = yield submit
+        if status == 503:  # as many are admitted as may be
+            yield POLL_S
+            continue
+        if status != 202:
+            raise RuntimeError(f"a submit was answered {status}: {answer[:300]!r}")
+        run = json.loads(answer)
+        ends.run_id = run["job_id"]
+        poll = request(
+            port, key, {"method": "GET", "path": f"/api/v1/runs/{ends.run_id}", "headers": headers}
+        )
+        while run["status"] in ("queued", "running"):
+            if not order["waits"]:
+                yield POLL_S
+            status, answer = yield poll
+            run = json.loads(answer)
+        if run["status"] != "succeeded":
+            raise RuntimeError(f"a run ended so: {answer[:300]!r}")
+        ends.ms.append((time.perf_counter() - began) * 1000)
+
+
 class Client:
     """Attributes:
     kept: the connection that is kept to each port.
@@ -144,10 +213,15 @@ class Client:
         self.kept: dict[int, socket.socket] = {}
 
     def obey(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Carry out one order: `seconds` of load on `connections`, a `count` of requests, or jobs on `pages`."""
+        """Carry out one order: `seconds` of load on `connections`, a `count` of requests, jobs on `pages`,
+        or `runs`.
+        """
         port, key = order["port"], order["key"]
         started: list[float] = []
-        if "pages" in order:
+        ends = Ends()
+        if "runs" in order:
+            scripts = [runs(port, key, order["runs"], ends) for _ in range(order["connections"])]
+        elif "pages" in order:
             ttl = order.get("ttl", "1")
             scripts = [jobs(port, key, page, started, ttl) for page in order["pages"]]
         else:
@@ -166,10 +240,13 @@ class Client:
             for connection in connections:
                 connection.socket.close()
         times = [taken for connection in connections for taken in connection.times]
+        count = len(ends.ms) if "runs" in order else len(started) if "pages" in order else len(times)
         return {
             "seconds": took,
-            "count": len(started) if "pages" in order else len(times),
+            "count": count,
             "ms": times,
+            "ends_ms": ends.ms,
+            "run_id": ends.run_id,
             "last": connections[0].last.decode("utf-8", "replace"),
         }
 

@@ -128,8 +128,12 @@ class Worker:
 
 
 @contextmanager
-def worker(folder: Path, prefix: tuple[str, ...] = ()) -> Iterator[Worker]:
-    """A worker with a store in `folder`, logging to a file as a service does; `prefix`: see `process`."""
+def worker(folder: Path, prefix: tuple[str, ...] = (), **settings: str) -> Iterator[Worker]:
+    """A worker with a store in `folder`, logging to a file as a service does; `prefix`: see `process`.
+
+    Args:
+        settings: environment variables.
+    """
     key = secrets.token_hex(16)
     log = folder / "worker.log"
     env = environment(
@@ -139,6 +143,7 @@ def worker(folder: Path, prefix: tuple[str, ...] = ()) -> Iterator[Worker]:
         PENELOPE_PLUGINS=str(PLUGINS),
         PENELOPE_LOG="json",
         MAX_PAGES=str(MAX_PAGES),
+        **settings,
     )
     began = time.perf_counter()
     with process("-m", "penelope", "serve", cwd=folder, log=log, env=env, prefix=prefix) as running:
@@ -162,7 +167,7 @@ def _ready(running: "subprocess.Popen[str]", log: Path) -> str:
 @contextmanager
 def site(folder: Path) -> Iterator[str]:
     """The demo site; its base URL."""
-    port = str(_free_port())
+    port = str(free_port())
     with process("-m", "penelope", "demo-site", "--port", port, cwd=folder, log=folder / "site.log"):
         url = f"http://127.0.0.1:{port}"
         deadline = time.monotonic() + START_S
@@ -175,7 +180,7 @@ def site(folder: Path) -> Iterator[str]:
         yield url
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])
 
