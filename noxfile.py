@@ -233,7 +233,7 @@ def tests(session: nox.Session) -> None:
 
 @nox.session(python=OLDEST)
 def compat(session: nox.Session) -> None:
-    """The public client, unmodified, against a real worker. Not part of the checks: it and what it brings are 150 MB.
+    """The public client, unmodified, against a real worker. Not part of the checks: it and what it brings are 460 MB.
 
     It has an environment of its own, made once; only its Python is told to the tests.
     """
