@@ -282,7 +282,14 @@ def test_what_is_printed_never_shows_a_secret(key: str, password: str) -> None:
     assert {variable(name) for name in Settings.model_fields} == shown.keys()
     assert "**********" == shown["PENELOPE_KEY"]
     assert password not in str(shown)
+    # What a secret may share with the names of the settings is no secret: `port`, drawn as a key, is there anyway.
+    other = {
+        "key": "-" * 8,
+        "key_previous": "=" * 8,
+        "agent_key": "-" * 8,
+        "proxy": "http://u:p@proxy.lan:8080",
+    }
+    named = repr(Settings.from_environ(other))
     for text in (repr(settings), str(settings)):
-        assert key not in text
-        assert key[::-1] not in text
-        assert password not in text
+        for secret in (key, key[::-1], password):
+            assert text.count(secret) <= named.count(secret)
