@@ -99,7 +99,7 @@ async def test_a_browser_killed_in_the_middle_of_its_restart_is_tried_again_soon
                         kill(pid)
             await until(lambda: driver.health.up, 15)
         failed = [line["error"] for line in logs if line["event"] == "the browser could not be started again"]
-        assert 3 == len(failed), failed
+        assert 1 <= len(failed) <= 3, failed  # of one try more than one process may be seen, and killed
         assert all("\n" not in error and "--disable" not in error for error in failed), failed
         assert "good" == await evaluate(tab, "document.title")
 

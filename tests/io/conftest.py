@@ -13,6 +13,8 @@ from penelope.store.database import Database, open_database
 from tests.io.receivers import Behaviour, Receiver, serve_receiver, status
 from tests.io.worker_process import WorkerProcess, end_all
 
+ROOT = Path(__file__).parent.parent.parent
+
 SITE_PORT = free_port("127.0.0.1")
 NewWorker = Callable[..., WorkerProcess]
 NewReceiver = Callable[..., Awaitable[Receiver]]
@@ -57,7 +59,9 @@ async def database(tmp_path: Path) -> AsyncIterator[Database]:
 def shared_worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerProcess]:
     """One worker for the tests that leave it as they found it; it looks for the stand-in site at `SITE_PORT`."""
     worker = WorkerProcess(
-        tmp_path_factory.mktemp("shared"), PENELOPE_INSTAGRAM_BASE_URL=f"http://127.0.0.1:{SITE_PORT}"
+        tmp_path_factory.mktemp("shared"),
+        PENELOPE_INSTAGRAM_BASE_URL=f"http://127.0.0.1:{SITE_PORT}",
+        PENELOPE_RECIPES=str(ROOT / "docs" / "examples" / "recipes"),
     )
     try:
         trio.run(worker.start)
