@@ -217,11 +217,11 @@ def tests(session: nox.Session) -> None:
         "--ignore=tests/test_receiving.py",
     )  # the docs have a session of their own
     chosen = session.posargs or (everything if session.python == OLDEST else FAST)
-    # Most of the time goes into waiting for browsers and clocks: four at once; a file in one place, so that what its
-    # tests share is started once; in the order of the folders, which leaves the many short ones for the end.
+    # Most of the time goes into waiting for browsers and clocks: three at once (four take longer on two cores); a file
+    # in one place, so that what its tests share is started once.
     LAST_FAILED.unlink(missing_ok=True)
     try:
-        session.run("pytest", "--numprocesses=4", "--dist=loadfile", "--no-loadscope-reorder", *chosen)
+        session.run("pytest", "--numprocesses=3", "--dist=loadfile", *chosen)
     except CommandFailed:
         # A limit that a neighbour's load broke is told from a fault: what failed beside another file is tried again
         # alone, and has to pass there. Both runs are shown.
