@@ -68,6 +68,7 @@ class Session:
         self.lost = False  # it runs, but does not do what it is asked
         self._closed = False
         self._opening: set[asyncio.Future[Page]] = set()
+        self.unowned = 0  # pages that were opened and are on their way to their owner
         self.closing: set[asyncio.Future[None]] = set()
         self.listeners: Listeners | None = None
         self.ends: WeakKeyDictionary[Page, Callable[[], None]] = WeakKeyDictionary()
@@ -171,9 +172,9 @@ class Session:
         return await self.context.new_page()
 
     def strays(self, owned: Sequence[Page]) -> list[Page]:
-        """The open pages that nobody owns; [] while one is being opened. Immediate."""
+        """The open pages that nobody owns; [] while one is being opened, or on its way to its owner. Immediate."""
         pages = self.context.pages
-        if self._opening or len(pages) <= len(owned):
+        if self._opening or self.unowned or len(pages) <= len(owned):
             return []
         return [page for page in pages if page not in owned]
 

@@ -264,10 +264,14 @@ class PlaywrightTab:
         async def make() -> None:
             made.append(await open_live(session, self._page_id))
 
-        if not await answers(make(), NEW_PAGE_S):
-            session.lost = True
-            raise BrowserLost("the browser does not open pages any more and is being started again")
-        live = self.live = made[0]
+        session.unowned += 1  # a call that ends meanwhile must not take it for a page that it left
+        try:
+            if not await answers(make(), NEW_PAGE_S):
+                session.lost = True
+                raise BrowserLost("the browser does not open pages any more and is being started again")
+            live = self.live = made[0]
+        finally:
+            session.unowned -= 1
         live.crashed_here = self.place if old is not None and old.crashed else None
         if self.place != BLANK:
             going = live.page.goto(self.place, wait_until="domcontentloaded", timeout=within_s * 1000)
