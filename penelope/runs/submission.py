@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Protocol
-from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -138,10 +137,6 @@ def webhook_of(submission: Submission, planned: Planned) -> str | None:
         return options.checked_url(url, "webhook_url")
     except BadOptions as error:
         raise RunRefused(error.message) from error
-
-
-def has_credentials(url: str) -> bool:
-    return "@" in urlsplit(url).netloc
 
 
 def timeout_of(submission: Submission, planned: Planned, most_s: float) -> float:

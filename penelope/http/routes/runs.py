@@ -44,7 +44,11 @@ def blueprint(worker: Worker) -> Blueprint:
 
     @routes.get(at)
     async def listed() -> Response:
-        state, page, page_size = _state(), _number("page", 1, 10**18), _number("page_size", 20, MAX_PAGE_SIZE)
+        state, page, page_size = (
+            _state(),
+            _number("page", 1, 10**18),
+            _number("page_size", PAGE_SIZE, MAX_PAGE_SIZE),
+        )
         found, total = await worker.runs.page(state, request.args.get("session_id"), page, page_size)
         return _json(views.listed([_status(worker, run) for run in found], total, page, page_size))
 
