@@ -51,6 +51,11 @@ def dumps(value: object) -> str:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(", ", ": "))
     except (TypeError, RecursionError) as exc:
         raise ValueError(str(exc)) from exc
+    return encodable(text)
+
+
+def encodable(text: str) -> str:
+    """The text as UTF-8 can have it, and with it the store and every wire: a lone surrogate becomes U+FFFD."""
     if text.isascii():
         return text
     try:

@@ -4,7 +4,6 @@ Source: contract, section 8 ("a result that cannot be written is kept in memory,
 """
 
 from collections.abc import Callable
-from typing import Final
 
 import structlog
 import trio
@@ -15,8 +14,6 @@ from penelope.jobs.supervisor import Supervisor
 from penelope.runs import deliver, model
 from penelope.runs.model import Run
 from penelope.runs.store import RunStore
-
-STORE_GRACE_S: Final = 15.0
 
 log = structlog.get_logger("penelope.runs")
 
@@ -41,35 +38,34 @@ class RunEnds:
         return run_id in self._owed
 
     async def note(self, ended: Run) -> Run:
-        """Note an end, and see it delivered. A stop waits for it.
+        """Note an end, and see it delivered. A stop waits for it, as long as the store takes for its answer.
 
         Returns:
             The run as it ended: one whose result the store can never take has failed.
         """
-        with trio.move_on_after(STORE_GRACE_S, shield=True):  # a stop must not lose what is known
+        with trio.CancelScope(shield=True):  # a stop must not lose what is known
             try:
-                ended = await self._note(ended)
+                await self._note(ended)
             except Exception:
                 log.exception(
                     "a run's end cannot be stored", run_id=ended.run_id, chars=len(ended.result or "")
                 )
-                ended = await self._note(model.unstorable(ended))
+                ended = model.unstorable(ended)
+                await self._note(ended)
         return ended
 
-    async def _note(self, ended: Run) -> Run:
+    async def _note(self, ended: Run) -> None:
         parcel = deliver.parcel(ended)
-        self._owed[ended.run_id] = ended  # until it is known to be written
         try:
             await self._store.end(ended, parcel)
         except (StoreBusy, StoreFull) as error:
+            # Only now: what is on its way into the store is not owed, and `pay` must not be there before it.
+            self._owed[ended.run_id] = ended
             words = "store refuses a run's end; it is kept in memory"
             log.error(words, run_id=ended.run_id, error=error.message)  # noqa: TRY400  # the disk's, not ours
             if parcel is not None:  # from here on the jobs' own book has it, or owes it
                 await self._supervisor.ends.finish(parcel)
-        else:
-            del self._owed[ended.run_id]
         self.deliver(parcel)
-        return ended
 
     def deliver(self, parcel: Job | None) -> None:
         """Have an end POSTed, if anybody wants it. Immediate."""

@@ -149,7 +149,8 @@ def unstorable(run: Run) -> Run:
     """A run that is over, but with a result that the store can never take, e.g. of 1 GB."""
     if run.state is RunState.SUCCEEDED:
         run = replace(run, state=RunState.FAILED)
-    return replace(run, result=None, error="the result could not be stored; the worker's log has the details")
+    error = "the result could not be stored; the worker's log has the details"
+    return replace(run, result=None, error=error, far=Far(percentage=run.far.percentage))
 
 
 def cancelled(run: Run, far: Far, now: float) -> Run:

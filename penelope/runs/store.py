@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from penelope.jobs.model import Job
 from penelope.jobs.store import insert_ended
+from penelope.jsontext import encodable
 from penelope.runs.model import Far, Run, RunState
 from penelope.store.database import Database
 
@@ -203,6 +204,12 @@ class RunStore:
 
 
 def _row(run: Run) -> dict[str, Any]:
+    """Its texts come from clients, plugins and pages: a lone surrogate in one of them must not keep it from its end."""
+    row = _values(run)
+    return {name: encodable(value) if isinstance(value, str) else value for name, value in row.items()}
+
+
+def _values(run: Run) -> dict[str, Any]:
     return {
         "run_id": run.run_id,
         "state": run.state.value,

@@ -4,7 +4,7 @@ Source: contract, section 10 (`POST /api/v1/runs`); the owner's documents on run
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Protocol
 
@@ -17,6 +17,7 @@ from penelope.runs.port import Work
 
 MAX_KEY_CHARS: Final = 255
 MAX_SESSION_CHARS: Final = 255
+MAX_DEPTH: Final = 100  # of a configuration: what reads and writes it again calls itself for each level
 NO_AGENT: Final = (
     "prompt: there is no agent here to do it: set PENELOPE_AGENT_URL and PENELOPE_AGENT_MODEL "
     "(and PENELOPE_AGENT_KEY, if the endpoint wants one), or name a recipe in recipe_name"
@@ -33,6 +34,25 @@ def _whole(value: Any) -> Any:
     return value
 
 
+def _shallow(value: Any) -> Any:
+    """Raises:
+    ValueError: it is nested too deeply.
+    """
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [inside for part in level for inside in _inside(part) if isinstance(inside, dict | list)]
+        if not level:
+            return value
+    raise ValueError(f"is nested more than {MAX_DEPTH} deep")
+
+
+def _inside(part: Any) -> Iterable[Any]:
+    return part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+
+
+Configuration = Annotated[dict[str, Any], BeforeValidator(_shallow)]
+
+
 class Submission(BaseModel):
     """The body of a submit. What it has besides is ignored: the public client's next version may send more."""
 
@@ -40,8 +60,8 @@ class Submission(BaseModel):
 
     prompt: str
     recipe_name: str | None = None
-    recipe_config: dict[str, Any] | None = None
-    config: dict[str, Any] | None = None
+    recipe_config: Configuration | None = None
+    config: Configuration | None = None
     agent_yaml: str | None = None
     agent_file: str | None = None
     framework: str | None = None

@@ -116,5 +116,12 @@ async def chatter(call: Call, calls: int, then_s: float = 0.0) -> dict[str, int]
     return {"calls": calls}
 
 
-FUNCTIONS: list[Any] = [echo, work, stubborn, fail, result, late, file, report, chatter]
+@plugin("test/mumble")
+async def mumble(call: Call) -> None:
+    """Say how far it is in words that UTF-8 does not have, and fail."""
+    await call.progress(0.5, "half \ud800")
+    raise PluginError("the rest of it \udc00")
+
+
+FUNCTIONS: list[Any] = [echo, work, stubborn, fail, result, late, file, report, chatter, mumble]
 REGISTRY = Registry({found.name: found for found in map(read_plugin, FUNCTIONS)})

@@ -249,12 +249,79 @@ class TestStore:
         starts = [(await ended(life, run_id, 5))["started_at"] for run_id in (first, second)]
         assert sorted(starts) == starts
 
-    async def test_a_lone_surrogate_is_no_500(self, life: Life) -> None:
-        body = b'{"prompt": "{\\"say\\": \\"\\\\ud800\\"}", "recipe_name": "echo", "session_id": "\\ud800"}'
+    async def test_an_end_on_its_way_into_the_store_is_not_told_it_twice(
+        self, life: Life, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What is owed is paid at each move of the queue; what is being written is not owed."""
+        real, writes = life.worker.runs._store.end, 0
+
+        async def end(run: Any, parcel: Any) -> bool:
+            nonlocal writes
+            writes += 1
+            if writes == 1:
+                await trio.sleep(2)
+            return await real(run, parcel)
+
+        monkeypatch.setattr(life.worker.runs._store, "end", end)
+        run_id = await submitted(life, webhook_url=URL)
+        await trio.sleep(1)
+        life.worker.runs.wake()
+        assert "succeeded" == (await ended(life, run_id))["status"]
+        assert 1 == writes
+        await trio.sleep(2)
+        assert ["succeeded"] == [post.json["status"] for post in receiver.posts]
+
+    async def test_an_end_that_the_store_takes_long_to_take_is_delivered(
+        self, life: Life, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        real = life.worker.runs._store.end
+
+        async def end(run: Any, parcel: Any) -> bool:
+            await trio.sleep(40)
+            return await real(run, parcel)
+
+        monkeypatch.setattr(life.worker.runs._store, "end", end)
+        run_id = await submitted(life, webhook_url=URL)
+        assert "succeeded" == (await ended(life, run_id, 60))["status"]
+        await trio.sleep(2)
+        assert ["succeeded"] == [post.json["status"] for post in receiver.posts]
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            rb'{"prompt": "\ud800", "recipe_name": "echo"}',
+            rb'{"prompt": "", "recipe_name": "echo", "session_id": "\ud800"}',
+            rb'{"prompt": "", "recipe_name": "echo", "idempotency_key": "\ud800"}',
+            rb'{"prompt": "", "recipe_name": "echo", "config": {"\udfff": 1}}',
+        ],
+    )
+    async def test_half_a_surrogate_pair_is_no_text(self, life: Life, body: bytes) -> None:
         answer = await life.http.post(RUNS, content=body, headers={"Content-Type": "application/json"})
-        assert answer.status_code in {202, 422}, answer.text
+        assert 422 == answer.status_code
+        assert "surrogate" in answer.json()["detail"]
+
+    async def test_half_a_surrogate_pair_from_inside_is_replaced(self, life: Life) -> None:
+        """An input is JSON in a text of JSON's: there it is an escape of an escape."""
         answer = await submit(life, given={"say": "\ud800"})
         assert "\ufffd" == (await result(life, answer.json()["job_id"]))["result"]["said"]
+        run_id = await submitted(life, "fail", given={"words": "no \ud800"})
+        assert "no \ufffd" == (await result(life, run_id))["error"]
+
+    async def test_a_plugin_that_says_half_a_surrogate_pair_fails_alone(self, life: Life) -> None:
+        other = await submitted(life, "work", given={"seconds": 5})
+        seen = await result(life, await submitted(life, "steps", given={"plugin": "test/mumble"}))
+        assert ("failed", "the rest of it \ufffd") == (seen["status"], seen["error"])
+        assert "succeeded" == (await ended(life, other))["status"]
+
+    @pytest.mark.parametrize("name", ["config", "recipe_config"])
+    async def test_a_configuration_that_is_nested_without_end_is_no_500(self, life: Life, name: str) -> None:
+        deep: Any = 1
+        for _ in range(100):
+            deep = {"a": deep} if name == "config" else [deep]
+        answer = await submit(life, "echo", None, **{name: {"deep": deep}})
+        assert (422, True) == (answer.status_code, answer.json()["detail"].startswith(f"{name}: "))
+        deep = deep["a"] if name == "config" else deep[0]
+        assert 202 == (await submit(life, "echo", None, **{name: {"deep": deep}})).status_code
 
 
 class TestTold:

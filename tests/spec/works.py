@@ -49,7 +49,7 @@ async def work(desk: Desk, given: dict[str, Any]) -> Any:
 
 async def steps(desk: Desk, given: dict[str, Any]) -> Any:
     """A plugin, which may fail."""
-    return await desk.plugin(given["plugin"], given.get("with", {}))
+    return await desk.plugin(given["plugin"], given.get("with", {}), desk.progress)
 
 
 async def fail(_desk: Desk, given: dict[str, Any]) -> Any:

@@ -92,7 +92,7 @@ def blueprint(worker: Worker) -> Blueprint:
 
 async def _submit(worker: Worker) -> Run:
     worker.supervisor.refuse_when_unable()
-    asked = submission.read(await _body())
+    asked = submission.read(await reading.json_object())
     planned = worker.planner(asked)
     webhook = submission.webhook_of(asked, planned)
     named = submission.key_of(asked, request.headers.getlist("Idempotency-Key"), planned.scope)
@@ -103,7 +103,7 @@ async def _submit(worker: Worker) -> Run:
         raise RunRefused(f"webhook_url: {refusal}")
     run = Run(
         run_id=service.new_id(),
-        request=asked.model_dump_json(exclude_none=True),
+        request=jsontext.dumps(asked.model_dump(exclude_none=True)),
         agent_id=planned.work.agent_id,
         timeout_s=submission.timeout_of(asked, planned, worker.settings.runs_timeout_s),
         request_id=reading.request_id(),
@@ -115,13 +115,6 @@ async def _submit(worker: Worker) -> Run:
         key=key,
     )
     return await worker.runs.submit(run, planned.work)
-
-
-async def _body() -> Any:
-    try:
-        return jsontext.loads(await request.get_data(cache=False, as_text=False))
-    except ValueError as error:
-        raise RunRefused(f"the body is not JSON: {error}") from error
 
 
 async def _run(worker: Worker, run_id: str, *, whole: bool = False) -> Run:
