@@ -17,6 +17,8 @@ from penelope.pages.browser.launch import environment, launch_arguments, write_l
 from penelope.pages.browser.persona import BrowserOptions
 from penelope.pages.browser.profile import Place, browsers_on, hold_profile
 
+OFF = "RenderDocument,WebUIOmniboxPopup,WebUIOmniboxAimPopup"
+
 
 def script(path: Path, text: str = "exit 0") -> Path:
     path.write_text(f"#!/bin/sh\n{text}\n")
@@ -62,10 +64,10 @@ def test_the_launcher_merges_the_features_and_leaves_its_pid(tmp_path: Path) -> 
     launcher = write_launcher(place, browser, os.getpid())
     words = ["--a=b c", "--disable-features=X,Y", "--user-data-dir=it's", ""]
     said = subprocess.run([launcher, *words], capture_output=True, text=True, check=True).stdout.split("\n")
-    assert ["--a=b c", "--disable-features=X,Y,RenderDocument", "--user-data-dir=it's", "", ""] == said
+    assert ["--a=b c", f"--disable-features=X,Y,{OFF}", "--user-data-dir=it's", "", ""] == said
     assert place.browser_pid()
     said = subprocess.run([launcher, "--x"], capture_output=True, text=True, check=True).stdout.split("\n")
-    assert ["--x", "--disable-features=RenderDocument", ""] == said
+    assert ["--x", f"--disable-features={OFF}", ""] == said
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the signal of a parent's death is Linux's")
@@ -204,4 +206,4 @@ def test_features_to_enable_are_merged_too(tmp_path: Path) -> None:
     launcher = write_launcher(Place(tmp_path, tmp_path), browser, os.getpid(), ("A", "B"))
     for words, said in ((["--enable-features=X"], "--enable-features=X,A,B"), ([], "--enable-features=A,B")):
         out = subprocess.run([launcher, *words], capture_output=True, text=True, check=True).stdout.split()
-        assert {said, "--disable-features=RenderDocument"} == set(out)
+        assert {said, f"--disable-features={OFF}"} == set(out)

@@ -25,9 +25,14 @@ FLAGS = (
     "--hide-crash-restore-bubble",
 )
 
-# With it `page.close()` hangs while a reload is in flight. Of two --disable-features the last one counts, so ours goes
-# into the one that is there.
-DISABLED_FEATURES = ("RenderDocument",)
+# Of two --disable-features the last one counts, so ours go into the one that is there.
+DISABLED_FEATURES = (
+    "RenderDocument",  # with it `page.close()` hangs while a reload is in flight
+    # The suggestions below the address bar, which nobody sees here: since 151 each browser, a headless one too, makes
+    # ready two pages of them, for half of the CPU of its start and 75 MB that it never gives back.
+    "WebUIOmniboxPopup",
+    "WebUIOmniboxAimPopup",
+)
 
 START_S = 30.0
 USERNS_PROBE_S = 5.0
