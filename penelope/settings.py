@@ -10,6 +10,7 @@ import ipaddress
 import os
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, get_args
 
@@ -439,6 +440,7 @@ def secret_variables() -> tuple[str, ...]:
     )
 
 
+@lru_cache(maxsize=64)  # asked for each request's Host
 def is_loopback(host: str) -> bool:
     """Does a bind to `host` reach this machine alone?"""
     if host == "localhost":

@@ -27,6 +27,7 @@ from penelope.http.routes import (
     runs,
     status,
 )
+from penelope.http.short import ShortWay
 from penelope.http.worker import Worker
 from penelope.pages.manager import RESERVED
 from penelope.store.request_log import Entry
@@ -89,6 +90,7 @@ def create_app(worker: Worker) -> QuartTrio:
     ):
         app.register_blueprint(blueprint)
     _install_gates(app, worker)
+    app.short_way = ShortWay(worker)
     return app
 
 

@@ -37,13 +37,21 @@ _REFUSAL: Final = failure(400, "this API has no WebSockets")
 
 
 class Front(QuartTrio):
-    """The app as the server calls it."""
+    """The app as the server calls it.
+
+    Attributes:
+        short_way: answers requests before the framework sees them, and says False of those that it left alone.
+    """
+
+    short_way: Callable[[Any, Send], Awaitable[bool]] | None = None
 
     async def asgi_app(self, scope: Any, receive: Receive, send: Send) -> None:
         match scope["type"]:
             case "websocket":
                 await _refuse(send)
             case "http":
+                if self.short_way is not None and await self.short_way(scope, send):
+                    return
                 # A target may be anything without a space, e.g. `?` alone; a path begins with a slash.
                 path = scope["path"] if scope["path"].startswith("/") else f"/{scope['path']}"
                 below = Connection(send, scope["http_version"])
@@ -120,6 +128,9 @@ class _Exchange:
     async def _send_last(self, message: Message) -> None:
         """Shielded, as the server's own writes are. What it may want to hand over meanwhile is taken."""
         with trio.CancelScope(shield=True):
+            if self._received:  # what may still come is the client's leave, for which the server has room
+                await self._send(message)
+                return
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._take)
                 await self._send(message)

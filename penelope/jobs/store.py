@@ -26,6 +26,7 @@ from penelope.jobs.model import (
 from penelope.jobs.rows import COLUMNS, job_of, row_of
 from penelope.jobs.schedule import forget_at
 from penelope.store.database import Database
+from penelope.store.unchanged import Unchanged
 
 # Two counts, each by its partial index: one with OR reads every row, and jobs past their time stay until the sweep.
 _HELD: Final = """
@@ -103,6 +104,9 @@ class JobStore:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._unchanged = Unchanged[Job](
+            database, lambda job: len(job.result or "") + len(job.checkpoint or "")
+        )
 
     @property
     def refuses(self) -> bool:
@@ -222,7 +226,7 @@ class JobStore:
             row = connection.execute(_GET, {"job_id": job_id}).fetchone()
             return None if row is None else job_of(row)
 
-        return await self._database.read(get)
+        return await self._unchanged.read(job_id, get)
 
     async def listed(self, *, page_id: str | None, plugin: str | None, after: Place, limit: int) -> list[Job]:
         """The first jobs after that place, newest first, without their results; expired ones are among them until the

@@ -7,7 +7,7 @@ Source: contract, sections 8 and 10.
 """
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from penelope.jobs.model import Job
@@ -15,6 +15,7 @@ from penelope.jobs.store import insert_ended
 from penelope.jsontext import encodable
 from penelope.runs.model import Far, Run, RunState
 from penelope.store.database import Database
+from penelope.store.unchanged import Unchanged
 
 _COLUMNS: Final = (
     "r.run_id, r.state, r.request, r.agent_id, r.timeout_s, r.request_id, r.traceparent, r.session_id, r.webhook, "
@@ -73,6 +74,7 @@ class RunStore:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._unchanged = Unchanged[Run](database, lambda run: len(run.request))
 
     async def insert(self, run: Run, admitted: int) -> Run:
         """Count and insert, in one transaction; durable once it returns.
@@ -139,7 +141,10 @@ class RunStore:
 
     async def get(self, run_id: str, *, whole: bool = True) -> Run | None:
         """The run; `whole`: with its result. None: there is none."""
-        return await self._one(_GET if whole else _STATUS, {"run_id": run_id})
+        where = {"run_id": run_id}
+        if whole:
+            return await self._one(_GET, where)
+        return await self._unchanged.read(run_id, _reading(_STATUS, where))
 
     async def left(self) -> list[Run]:
         """Those that are not over, in the order of their arrival."""
@@ -196,11 +201,17 @@ class RunStore:
         return len(expired)
 
     async def _one(self, statement: str, values: dict[str, Any]) -> Run | None:
-        def one(connection: sqlite3.Connection) -> Run | None:
-            row = connection.execute(statement, values).fetchone()
-            return None if row is None else _run(row)
+        return await self._database.read(_reading(statement, values))
 
-        return await self._database.read(one)
+
+def _reading(statement: str, values: dict[str, Any]) -> Callable[[sqlite3.Connection], Run | None]:
+    """A transaction that reads the one run that there is."""
+
+    def one(connection: sqlite3.Connection) -> Run | None:
+        row = connection.execute(statement, values).fetchone()
+        return None if row is None else _run(row)
+
+    return one
 
 
 def _row(run: Run) -> dict[str, Any]:

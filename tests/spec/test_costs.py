@@ -112,8 +112,26 @@ async def test_a_run_is_three_commits(life: Life) -> None:
     assert 3 == life.database.commits - before
 
 
-async def test_a_poll_is_as_many_tasks_as_quart_makes(life: Life) -> None:
-    """None of ours: nothing is spawned to answer from the store."""
+async def test_polls_between_two_commits_are_one_read(life: Life) -> None:
+    """Of jobs and of runs; what was committed meanwhile is seen."""
+    job = await life.start("echo", ttl=600)
+    body = {"prompt": "{}", "recipe_name": "echo"}
+    run = (await life.http.post("/api/v1/runs", json=body, headers={"Prefer": "wait=5"})).json()["job_id"]
+    await trio.sleep(2)  # the request log is written
+    for path in (f"/api/v1/jobs/{job}", f"/api/v1/runs/{run}"):
+        await life.database.write(lambda _: None)
+        with statements(life) as seen:
+            answers = [await life.http.get(path) for _ in range(5)]
+        assert 1 == len(seen), seen
+        assert [200] * 5 == [answer.status_code for answer in answers]
+    await life.start("echo", ttl=600)
+    with statements(life) as seen:
+        await life.poll(job)
+    assert any("FROM jobs" in text for text in seen)
+
+
+async def test_a_poll_spawns_no_task(life: Life) -> None:
+    """But for the server's own, one a request; what the framework answers is three."""
     job = await life.start("echo", ttl=600)
     await trio.sleep(0.1)
     await life.poll(job)
@@ -123,4 +141,4 @@ async def test_a_poll_is_as_many_tasks_as_quart_makes(life: Life) -> None:
     health, tasks.count = tasks.count, 0
     await life.poll(job)
     trio.lowlevel.remove_instrument(tasks)
-    assert health == tasks.count
+    assert (3, 1) == (health, tasks.count)

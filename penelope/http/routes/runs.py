@@ -50,12 +50,12 @@ def blueprint(worker: Worker) -> Blueprint:
             _number("page_size", PAGE_SIZE, MAX_PAGE_SIZE),
         )
         found, total = await worker.runs.page(state, request.args.get("session_id"), page, page_size)
-        return _json(views.listed([_status(worker, run) for run in found], total, page, page_size))
+        return _json(views.listed([status_of(worker, run) for run in found], total, page, page_size))
 
     @routes.get(f"{at}/<run_id>")
     async def status(run_id: str) -> Response:
         run = await _waited(worker, await _run(worker, run_id))
-        return _json(_status(worker, run), headers=_applied())
+        return _json(status_of(worker, run), headers=_applied())
 
     @routes.get(f"{at}/<run_id>/result")
     async def result(run_id: str) -> Response:
@@ -70,7 +70,7 @@ def blueprint(worker: Worker) -> Blueprint:
         run = await worker.supervisor.run_apart(
             lambda: worker.runs.cancel(run_id), name=f"cancel {run_id}", request_id=reading.request_id()
         )
-        return _json(_status(worker, run))
+        return _json(status_of(worker, run))
 
     @routes.delete(f"{at}/<run_id>")
     async def delete(run_id: str) -> Response:
@@ -138,7 +138,8 @@ def _applied() -> dict[str, str]:
     return dict(prefer.applied(prefer.wait(request.headers.getlist(prefer.PREFER))))
 
 
-def _status(worker: Worker, run: Run) -> dict[str, Any]:
+def status_of(worker: Worker, run: Run) -> dict[str, Any]:
+    """A run as its status shows it now."""
     entry = worker.runs.entry(run.run_id)
     return views.status(run, worker.clock.now(), None if entry is None else entry.far)
 

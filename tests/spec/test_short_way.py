@@ -1,0 +1,199 @@
+"""Polls by the short way are answered as the framework would, or not at all. Contract, sections 1, 5 and 10."""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import httpx
+import pytest
+import trio
+from quart_trio import QuartTrio
+from structlog.testing import capture_logs
+
+from penelope.errors import StoreBusy
+from penelope.http.app import create_app
+from penelope.http.front import Front
+from tests.spec.asgi import AppTransport
+from tests.spec.world import KEY, Life
+
+Headers = list[tuple[str, str | None]]
+
+RUNS: Final = "/api/v1/runs"
+ID: Final[tuple[str, str | None]] = ("X-Request-Id", "mine")
+
+# What is plain and in order; a run's status, a job's poll.
+TAKEN: Final[dict[str, Headers]] = {
+    "the key alone": [],
+    "a request id": [ID],
+    "a scheme in other letters": [("Authorization", f"bEARER {KEY}")],
+    "this machine by name": [("Host", "localhost:5000")],
+    "headers that nobody reads": [("Accept", "text/html"), ("Cookie", "a=b"), ("X-Lease", "t")],
+}
+LEFT: Final[dict[str, Headers]] = {
+    "no key": [("Authorization", None)],
+    "a wrong key": [("Authorization", "Bearer no")],
+    "two keys": [("Authorization", f"Bearer {KEY}"), ("Authorization", f"Bearer {KEY}")],
+    "a key of another kind": [("Authorization", f"Basic {KEY}")],
+    "a key for runs beside": [("X-API-Key", KEY)],
+    "a bad request id": [("X-Request-Id", "no spaces")],
+    "two request ids": [ID, ID],
+    "somebody else's host": [("Host", "example.com")],
+    "a host that is none": [("Host", "a b")],
+    "patience": [("Prefer", "wait=0")],
+    "a preference of another kind": [("Prefer", "return=minimal")],
+    "a body": [("Content-Length", "0")],
+}
+
+
+@dataclass
+class Ways:
+    """One worker, asked both ways. `short`: what the short way said of each request."""
+
+    ask_short: Callable[..., Awaitable[httpx.Response]]
+    ask_long: Callable[..., Awaitable[httpx.Response]]
+    short: list[bool] = field(default_factory=list)
+
+
+@asynccontextmanager
+async def both_ways(life: Life) -> AsyncGenerator[Ways]:
+    front, plain = create_app(life.worker), create_app(life.worker)
+    assert isinstance(front, Front)
+    assert isinstance(plain, Front)
+    plain.short_way = None
+    way = front.short_way
+    assert way is not None
+
+    async def watched(scope: Any, send: Any) -> bool:
+        found.short.append(await way(scope, send))
+        return found.short[-1]
+
+    front.short_way = watched
+    async with trio.open_nursery() as serving:
+        found = Ways(_asking(front, serving), _asking(plain, serving))
+        yield found
+        serving.cancel_scope.cancel()
+
+
+def _asking(app: QuartTrio, serving: trio.Nursery) -> Callable[..., Awaitable[httpx.Response]]:
+    client = httpx.AsyncClient(
+        transport=AppTransport(app, serving), base_url="http://127.0.0.1:5000", timeout=None
+    )
+
+    async def ask(path: str, more: Any = (), method: str = "GET") -> httpx.Response:
+        names = {name.lower() for name, _ in more}
+        key = [] if "authorization" in names else [("Authorization", f"Bearer {KEY}")]
+        headers = [*key, *((name, value) for name, value in more if value is not None)]
+        return await client.request(method, path, headers=headers)
+
+    return ask
+
+
+def said(answer: httpx.Response, *, named: bool) -> object:
+    """All of an answer; but for the request's id, where the worker made it."""
+    hidden = set() if named else {"x-request-id"}
+    headers = [(name, value) for name, value in answer.headers.multi_items() if name not in hidden]
+    return answer.status_code, sorted(headers), answer.content
+
+
+async def states(life: Life) -> dict[str, str]:
+    """The paths of jobs and runs in every state, by what they are."""
+    ended = await life.start("echo", ttl=600, text="ü € 𝄞")
+    failed = await life.start("fail", ttl=600, how="refused")
+    await trio.sleep(1)
+    waits = await life.start("echo")
+    await trio.sleep(0.1)
+    await life.open("second")
+    runs_ = await life.start("work", "second", ttl=600, seconds=30)
+    jobs = {"ended": ended, "failed": failed, "waits for its receiver": waits, "runs": runs_}
+    paths = {f"a job that {what}": f"/api/v1/jobs/{job_id}" for what, job_id in jobs.items()}
+    for what, recipe, given in (
+        ("is over", "echo", "{}"),
+        ("failed", "fail", "{}"),
+        ("works", "work", '{"seconds": 20}'),
+        ("waits", "work", "{}"),
+    ):
+        answer = await life.http.post(RUNS, json={"recipe_name": recipe, "prompt": given})
+        paths[f"a run that {what}"] = f"{RUNS}/{answer.json()['job_id']}"
+        await trio.sleep(2)
+    return paths
+
+
+async def test_jobs_and_runs_in_every_state(life: Life) -> None:
+    life.world.receiver.answers(500)
+    paths = await states(life)
+    async with both_ways(life) as ways:
+        for what, path in paths.items():
+            await trio.sleep(0.1)
+            short = await ways.ask_short(path, [ID])
+            assert life.now() == life.worker.last_client_activity, what
+            assert said(short, named=True) == said(await ways.ask_long(path, [ID]), named=True), what
+            assert 200 == short.status_code, what
+    assert ways.short == [True] * len(paths)
+
+
+@pytest.mark.parametrize("what", [*TAKEN, *LEFT])
+async def test_headers_of_every_kind(life: Life, what: str) -> None:
+    """What it takes it answers as the framework; what it leaves is refused, or answered, by the framework."""
+    job = f"/api/v1/jobs/{await life.start('echo', ttl=600)}"
+    submitted = await life.http.post(RUNS, json={"recipe_name": "echo", "prompt": "{}"})
+    run = f"{RUNS}/{submitted.json()['job_id']}"
+    await trio.sleep(1)
+    headers = {**TAKEN, **LEFT}[what]
+    named = ID in headers and "two" not in what
+    async with both_ways(life) as ways:
+        for path in (job, run):
+            with capture_logs() as logged:
+                short = await ways.ask_short(path, headers)
+            with capture_logs() as logged_long:
+                long = await ways.ask_long(path, headers)
+            assert said(short, named=named) == said(long, named=named)
+            assert _lines(logged) == _lines(logged_long)
+    assert ways.short == [what in TAKEN] * 2
+
+
+def _lines(logged: list[Any]) -> list[Any]:
+    return [{name: value for name, value in line.items() if name != "took_ms"} for line in logged]
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/api/v1/jobs/0123456789abcdef"),
+        ("GET", "/api/v1/jobs/0123456789ABCDEF"),
+        ("GET", f"{RUNS}/run_0123456789ab"),
+        ("GET", f"{RUNS}/run_0123456789ab/"),
+        ("GET", "{job}?a=1"),
+        ("GET", "{job}/"),
+        ("GET", "{job}%0A"),
+        ("HEAD", "{job}"),
+        ("POST", "{job}"),
+        ("GET", "/api/v1/jobs"),
+        ("GET", RUNS),
+    ],
+)
+async def test_what_is_no_plain_poll_is_left_alone(life: Life, method: str, path: str) -> None:
+    job = f"/api/v1/jobs/{await life.start('echo', ttl=600)}"
+    await trio.sleep(1)
+    async with both_ways(life) as ways:
+        asked = path.format(job=job)
+        short = await ways.ask_short(asked, [ID], method)
+        assert said(short, named=True) == said(await ways.ask_long(asked, [ID], method), named=True)
+    assert ways.short == [False]
+
+
+async def test_a_store_that_cannot_be_read_is_the_frameworks_to_tell(
+    life: Life, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = f"/api/v1/jobs/{await life.start('echo', ttl=600)}"
+    await trio.sleep(1)
+
+    async def busy(_: str) -> None:
+        raise StoreBusy("the store is locked", headers={"Retry-After": "5"})
+
+    monkeypatch.setattr(life.worker.jobs, "get", busy)
+    async with both_ways(life) as ways:
+        short = await ways.ask_short(job, [ID])
+        assert said(short, named=True) == said(await ways.ask_long(job, [ID]), named=True)
+    assert 503 == short.status_code
+    assert ways.short == [False]
