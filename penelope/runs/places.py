@@ -25,6 +25,7 @@ class Places:
         self._clock = clock
         self._taken: set[str] = set()
         self._opened: set[str] = set()
+        self._instead: dict[str, str] = {}  # a page that is opened once another, at rest, is closed
         self._count = 0
 
     def take(self, wanted: str | None) -> str | None:
@@ -44,8 +45,21 @@ class Places:
         if wanted in self._taken:
             return None
         if page is None:
-            return wanted if self._room() else None
+            return wanted if self._room() or self._make_room(wanted) else None
         return wanted if self._pages.is_free(page) else None
+
+    def _make_room(self, wanted: str) -> bool:
+        """Have the page make way that was opened for runs and is free longest: whoever it was opened for may take any,
+        this one has to have its own.
+        """
+        found = [self._pages.find(name) for name in self._opened - self._taken]
+        free = [page for page in found if page is not None and self._pages.is_free(page)]
+        if not free:
+            return False
+        other = min(free, key=lambda page: page.last_used_at)
+        self._instead[wanted] = other.page_id
+        self._taken.add(other.page_id)
+        return True
 
     def _any(self) -> str | None:
         free = [page for page in self._pages if page.page_id not in self._taken and self._pages.is_free(page)]
@@ -59,11 +73,11 @@ class Places:
         return name
 
     def _room(self) -> bool:
-        unopened = sum(self._pages.find(name) is None for name in self._taken)
+        unopened = sum(self._pages.find(name) is None for name in self._taken - self._instead.keys())
         return self._pages.room > unopened
 
     def give_back(self, name: str) -> None:
-        self._taken.discard(name)
+        self._taken -= {name, self._instead.pop(name, name)}
 
     async def open(self, name: str) -> Page:
         """The page of that name, opened if it is not there.
@@ -73,6 +87,8 @@ class Places:
         """
         page = self._pages.find(name)
         if page is None:
+            if (other := self._instead.get(name)) is not None:
+                await self._close(other)
             page = await self._pages.open(name)
             self._opened.add(name)
         return page
@@ -90,6 +106,9 @@ class Places:
                 self._opened.discard(name)
             elif not needed and self._pages.at_rest(page) and now - page.last_used_at >= IDLE_S:
                 try:
-                    await self._pages.close(name, Holder(what="close", job_id=None, since=now))
+                    await self._close(name)
                 except PenelopeError as error:  # somebody was faster
                     log.debug("page of runs not closed", page_id=name, error=error.message)
+
+    async def _close(self, name: str) -> None:
+        await self._pages.close(name, Holder(what="close", job_id=None, since=self._clock.now()))

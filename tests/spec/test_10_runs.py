@@ -268,6 +268,33 @@ class TestQueue:
         assert "queued" == (await status(life, first))["status"]
         assert "succeeded" == (await ended(life, first))["status"]
 
+    async def test_a_page_that_was_opened_for_runs_makes_way_for_one_that_a_recipe_names(
+        self, world: World
+    ) -> None:
+        """Else the queue would wait for room that only an empty queue makes."""
+        world.settings["max_pages"] = 2
+        async with live(world) as life:
+            first = [await submitted(life, "work", given={"seconds": 5}) for _ in range(2)]
+            await trio.sleep(1)
+            named = [await submitted(life, given={"page": page}) for page in ("shop", "other", "shop")]
+            behind = [await submitted(life, "work", given={"seconds": 5}) for _ in range(4)]
+            seen = [await ended(life, run_id, 60) for run_id in (*first, *named, *behind)]
+            assert {"succeeded"} == {run["status"] for run in seen}
+            starts = [run["started_at"] for run in seen]
+            assert max(starts[2:5]) <= min(starts[6:])  # of those behind the first may have the other page
+            pages = (await life.http.get("/api/v1/pages")).json()["pages"]
+            assert 2 == len(pages)
+
+    async def test_a_page_of_a_clients_own_makes_way_for_none(self, world: World) -> None:
+        world.settings["max_pages"] = 2
+        async with live(world) as life:
+            await life.open("mine")
+            run_id = await submitted(life, given={"page": "shop"})
+            await trio.sleep(100)
+            assert "queued" == (await status(life, run_id))["status"]
+            assert 200 == (await life.http.delete("/api/v1/mine")).status_code
+            assert "succeeded" == (await ended(life, run_id, 5))["status"]
+
     async def test_a_leased_page_is_not_taken(self, world: World) -> None:
         world.settings["max_pages"] = 1
         async with live(world) as life:
