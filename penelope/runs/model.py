@@ -66,6 +66,7 @@ class Run:
     events: of which ends it is told (`completed`, `failed`, `cancelled`); None: of all.
     key: what makes a repeated submit the same one, hashed; None: nothing does.
     result: JSON text; None until it succeeded.
+    number: the order of arrival, which the store gives; 0: it has not been there.
     """
 
     run_id: str
@@ -86,6 +87,7 @@ class Run:
     far: Far = Far()
     error: str | None = None
     result: str | None = None
+    number: int = 0
 
     @property
     def ended_at(self) -> float:

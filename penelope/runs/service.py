@@ -117,13 +117,14 @@ class Runs:
             Stopping, StoreBusy, StoreFull: nothing was kept.
         """
         self._supervisor.refuse_when_unable()
+        if run.key is None and len(self._queue) + len(self._at_work) >= self._limits.admitted:
+            raise QueueFull  # without a transaction: the more are refused, the more come
         try:
-            with trio.CancelScope(
-                shield=True
-            ):  # what is stored is in the queue, whether its client waits or not
+            # What is stored is in the queue, whether its client waits or not.
+            with trio.CancelScope(shield=True):
                 stored = await self._store.insert(run, self._limits.admitted)
-                if stored is run:
-                    self._admit(Entry(run, work))
+                if stored.run_id == run.run_id:
+                    self._admit(Entry(stored, work))
         except TooManyRuns:
             raise QueueFull from None
         return await self.get(stored.run_id) or stored
@@ -138,8 +139,17 @@ class Runs:
         return None if stored is None else await self.get(stored.run_id)
 
     def _admit(self, entry: Entry) -> None:
-        self._entries[entry.run.run_id] = self._queue[entry.run.run_id] = entry
+        self._entries[entry.run.run_id] = entry
+        self._enqueue(entry)
         self.wake()
+
+    def _enqueue(self, entry: Entry) -> None:
+        """In the order of arrival: those whose rows were committed together come here in any."""
+        last = next(reversed(self._queue.values()), entry)
+        self._queue[entry.run.run_id] = entry
+        if last.run.number > entry.run.number:
+            arrived = sorted(self._queue.values(), key=lambda one: one.run.number)
+            self._queue = {one.run.run_id: one for one in arrived}
 
     def wake(self) -> None:
         """Something may be otherwise: look whether a run can begin. Immediate."""
@@ -320,9 +330,7 @@ class Runs:
             await self._end_queued(entry)
             return
         entry.not_before = trio.current_time() + AGAIN_S
-        arrived = [*self._queue.values(), entry]
-        arrived.sort(key=lambda one: (one.run.created_at, one.run.run_id))
-        self._queue = {one.run.run_id: one for one in arrived}
+        self._enqueue(entry)
 
 
 def _cancelled(run: Run) -> Run:

@@ -8,6 +8,7 @@ Source: contract, sections 8 and 10.
 
 import sqlite3
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from penelope.jobs.model import Job
@@ -20,7 +21,7 @@ from penelope.store.unchanged import Unchanged
 _COLUMNS: Final = (
     "r.run_id, r.state, r.request, r.agent_id, r.timeout_s, r.request_id, r.traceparent, r.session_id, r.webhook, "
     "r.events, r.key, r.page_id, r.created_at, r.started_at, r.completed_at, r.percentage, r.step, r.steps_completed, "
-    "r.steps_total, r.error"
+    "r.steps_total, r.error, r.number"
 )
 _ADMITTED: Final = "SELECT count(*) FROM runs WHERE completed_at IS NULL"
 _BY_KEY: Final = f"SELECT {_COLUMNS}, NULL AS result FROM runs r WHERE r.key = :key"  # constants only
@@ -29,6 +30,7 @@ _INSERT: Final = """
                       key, created_at)
     VALUES (:run_id, :state, :request, :agent_id, :timeout_s, :request_id, :traceparent, :session_id, :webhook, :events,
             :key, :created_at)
+    RETURNING number
 """
 _BEGIN: Final = """
     UPDATE runs SET state = 'running', started_at = :started_at, page_id = :page_id
@@ -83,7 +85,7 @@ class RunStore:
             admitted: how many may be queued or at work.
 
         Returns:
-            The run; or the one that was submitted before with the same key.
+            The run, with its number; or the one that was submitted before with the same key.
 
         Raises:
             TooManyRuns: there are so many already; nothing was written, so the key stays free.
@@ -98,8 +100,8 @@ class RunStore:
             (count,) = connection.execute(_ADMITTED).fetchone()
             if count >= admitted:
                 raise TooManyRuns
-            connection.execute(_INSERT, _row(run))
-            return run
+            (number,) = connection.execute(_INSERT, _row(run)).fetchone()
+            return replace(run, number=number)
 
         return await self._database.write(insert)
 
@@ -271,4 +273,5 @@ def _run(row: sqlite3.Row) -> Run:
         ),
         error=row["error"],
         result=row["result"],
+        number=row["number"],
     )

@@ -352,6 +352,39 @@ class TestQueue:
             for run_id in accepted:
                 assert "succeeded" == (await ended(life, run_id))["status"]
 
+    async def test_those_that_came_at_once_begin_in_the_order_in_which_they_are_stored(
+        self, life: Life
+    ) -> None:
+        """Many rows share one commit, and who waits for it wakes up in any order."""
+        run_ids: list[str] = []
+
+        async def one() -> None:
+            run_ids.append(await submitted(life, "work", given={"seconds": 1, "page": "main"}))
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(40):
+                nursery.start_soon(one)
+        for run_id in run_ids:
+            await ended(life, run_id, 60)
+        listed = (await life.http.get(RUNS, params={"page_size": 100})).json()["jobs"]
+        starts = [run["started_at"] for run in reversed(listed)]
+        assert sorted(starts) == starts
+
+    async def test_a_full_queue_refuses_without_the_store(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        world.settings |= {"runs_max_concurrent": 1, "runs_max_queued": 2}
+        async with live(world) as life:
+            first = await submitted(life, "work", headers={"Idempotency-Key": "k"}, given={"seconds": 5})
+            await submitted(life)
+            monkeypatch.setattr(life.worker.runs._store, "insert", None)
+            assert 503 == (await submit(life)).status_code
+            assert first == await submitted(life, headers={"Idempotency-Key": "k"})
+            monkeypatch.undo()
+            assert 503 == (await submit(life, headers={"Idempotency-Key": "other"})).status_code
+            await ended(life, first)
+            await submitted(life, headers={"Idempotency-Key": "other"})
+
     async def test_they_are_in_flight(self, life: Life) -> None:
         await submitted(life, "work", given={"seconds": 5, "page": "main"})
         await submitted(life, "work", given={"seconds": 5, "page": "main"})
