@@ -7,12 +7,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import trio
 
-from tests.io.worker_process import KEY, ROOT, WorkerProcess
+from tests.io.forks import ROOT, Forked, Request
+from tests.io.worker_process import KEY, WorkerProcess
 
 ESCAPE: Final = "\x1b"
 
@@ -25,20 +27,67 @@ def environment(worker: WorkerProcess | None, **more: str) -> dict[str, str]:
     return {**kept, **given, **more}
 
 
+def _start(
+    words: Sequence[str], environment: dict[str, str], cwd: Path, stdin: int, stdout: int, stderr: int
+) -> Forked:
+    request = Request(program="penelope", words=words, environment=environment, folder=os.fspath(cwd))
+    return Forked(request, stdin, stdout, stderr)
+
+
 async def run(
-    *words: str, worker: WorkerProcess | None, cwd: Path, stdin: bytes | str = "", **more: str
+    *words: str,
+    worker: WorkerProcess | None,
+    cwd: Path,
+    stdin: bytes | str = "",
+    executed: bool = False,
+    **more: str,
 ) -> "subprocess.CompletedProcess[bytes]":
-    """Run the command in a pipe, as a script does."""
+    """Run the command in pipes, as a script does.
+
+    Args:
+        executed: whether it is the command as a script starts it, with all of its imports; else a fork (`forks.py`).
+    """
+    given = stdin if isinstance(stdin, bytes) else stdin.encode()
+    variables = environment(worker, **more)
     with trio.fail_after(60):
-        return await trio.run_process(
-            [sys.executable, "-m", "penelope", *words],
-            cwd=cwd,
-            env=environment(worker, **more),
-            stdin=stdin if isinstance(stdin, bytes) else stdin.encode(),
-            capture_stdout=True,
-            capture_stderr=True,
-            check=False,
-        )
+        if executed:
+            return await trio.run_process(
+                [sys.executable, "-m", "penelope", *words],
+                cwd=cwd,
+                env=variables,
+                stdin=given,
+                capture_stdout=True,
+                capture_stderr=True,
+                check=False,
+            )
+        return await _run_fork(words, variables, cwd, given)
+
+
+async def _run_fork(
+    words: Sequence[str], environment: dict[str, str], cwd: Path, given: bytes
+) -> "subprocess.CompletedProcess[bytes]":
+    (stdin, feed), (out, stdout), (err, stderr) = os.pipe(), os.pipe(), os.pipe()
+    try:
+        process = _start(words, environment, cwd, stdin, stdout, stderr)
+    finally:
+        for end in (stdin, stdout, stderr):
+            os.close(end)
+    said = [b"", b""]
+
+    async def write() -> None:
+        async with trio.lowlevel.FdStream(feed) as stream:
+            with suppress(trio.BrokenResourceError):  # it reads no further
+                await stream.send_all(given)
+
+    async def read(number: int, end: int) -> None:
+        async with trio.lowlevel.FdStream(end) as stream:
+            said[number] = b"".join([piece async for piece in stream])
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(write)
+        nursery.start_soon(read, 0, out)
+        nursery.start_soon(read, 1, err)
+    return subprocess.CompletedProcess(["penelope", *words], await process.ended(), *said)
 
 
 async def printed(*words: str, worker: WorkerProcess, cwd: Path) -> str:
@@ -47,9 +96,11 @@ async def printed(*words: str, worker: WorkerProcess, cwd: Path) -> str:
     return done.stdout.decode()
 
 
-async def refused(*words: str, worker: WorkerProcess | None, cwd: Path, **more: str) -> str:
+async def refused(
+    *words: str, worker: WorkerProcess | None, cwd: Path, executed: bool = False, **more: str
+) -> str:
     """The one line of a command that failed."""
-    done = await run(*words, worker=worker, cwd=cwd, **more)
+    done = await run(*words, worker=worker, cwd=cwd, executed=executed, **more)
     assert 1 == done.returncode, done
     assert b"" == done.stdout
     (line,) = done.stderr.decode().splitlines()
@@ -61,20 +112,19 @@ async def printed_until(
     *words: str, worker: WorkerProcess, cwd: Path, seen: str, then: Callable[[], object]
 ) -> str:
     """What a command prints; as soon as it has printed `seen`, `then` is called."""
+    out, stdout = os.pipe()
     with trio.fail_after(60):
-        process = await trio.lowlevel.open_process(
-            [sys.executable, "-m", "penelope", *words],
-            cwd=cwd,
-            env=environment(worker),
-            stdout=subprocess.PIPE,
-        )
-        assert process.stdout is not None
+        try:
+            process = _start(words, environment(worker), cwd, 0, stdout, 2)
+        finally:
+            os.close(stdout)
         text = b""
-        async for piece in process.stdout:
-            before, text = text, text + piece
-            if seen.encode() in text and seen.encode() not in before:
-                then()
-        assert 0 == await process.wait()
+        async with trio.lowlevel.FdStream(out) as stream:
+            async for piece in stream:
+                before, text = text, text + piece
+                if seen.encode() in text and seen.encode() not in before:
+                    then()
+        assert 0 == await process.ended()
     return text.decode()
 
 
@@ -91,14 +141,8 @@ def in_a_terminal(
         then: is called as soon as it has seen `seen_first`.
     """
     ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "penelope", *words],
-        cwd=cwd,
-        env=environment(worker, COLUMNS="100", LINES="40"),
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-    )
+    variables = environment(worker, COLUMNS="100", LINES="40")
+    process = _start(words, variables, cwd, theirs, theirs, theirs)
     os.close(theirs)
     seen = bytearray()
     killer = threading.Timer(60, process.kill)

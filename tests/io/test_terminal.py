@@ -62,7 +62,10 @@ class TestCall:
         self, shared_worker: WorkerProcess, tmp_path: Path
     ) -> None:
         done = await run(
-            "call", "main", "tested/fail", "text=not today", "--json", worker=shared_worker, cwd=tmp_path
+            *("call", "main", "tested/fail", "text=not today", "--json"),
+            worker=shared_worker,
+            cwd=tmp_path,
+            executed=True,
         )
 
         assert 1 == done.returncode
@@ -203,9 +206,16 @@ class TestCall:
 
 
 class TestWithoutAWorker:
-    @pytest.mark.parametrize("words", [["tree"], ["call", "main", "web/open"]])
+    @pytest.mark.parametrize(
+        "words",
+        [
+            ["tree"], ["call", "main", "web/open"], ["jobs", "list"], ["jobs", "watch", "0" * 16], ["deliveries"],
+            ["run", "list"], ["run", "submit", "x"],
+        ],
+    )  # fmt: skip
     async def test_none_is_running(self, tmp_path: Path, words: list[str]) -> None:
-        line = await refused(*words, worker=None, cwd=tmp_path)
+        """Each as a script starts it, with what it imports."""
+        line = await refused(*words, worker=None, cwd=tmp_path, executed=True)
 
         assert "there is no worker at http://127.0.0.1:1: start one with `penelope serve`" in line
 

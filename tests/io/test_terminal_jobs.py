@@ -77,7 +77,7 @@ class TestWatch:
         self, shared_worker: WorkerProcess, client: httpx.AsyncClient, tmp_path: Path
     ) -> None:
         job_id = await start(client, "fail?text=not today")
-        done = await run("jobs", "watch", job_id, worker=shared_worker, cwd=tmp_path)
+        done = await run("jobs", "watch", job_id, worker=shared_worker, cwd=tmp_path, executed=True)
 
         assert 1 == done.returncode
         assert re.search(
@@ -338,9 +338,9 @@ class TestVerify:
         self, client: httpx.AsyncClient, new_receiver: NewReceiver, tmp_path: Path
     ) -> None:
         path = self.kept(await self.caught(client, new_receiver), tmp_path)
-        other = {"PENELOPE_KEY": "another-key-0123456789"}
-        wrong = await run("verify", str(path), worker=None, cwd=tmp_path, **other)
-        both = await run("verify", str(path), worker=None, cwd=tmp_path, PENELOPE_KEY_PREVIOUS=KEY, **other)
+        words, other = ("verify", str(path)), "another-key-0123456789"
+        wrong = await run(*words, worker=None, cwd=tmp_path, PENELOPE_KEY=other)
+        both = await run(*words, worker=None, cwd=tmp_path, PENELOPE_KEY=other, PENELOPE_KEY_PREVIOUS=KEY)
 
         assert (1, 0) == (wrong.returncode, both.returncode)
 

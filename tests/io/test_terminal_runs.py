@@ -52,7 +52,8 @@ async def client(worker: WorkerProcess) -> AsyncIterator[AsyncClient]:
 
 class TestCommands:
     async def test_submit_prints_the_id(self, worker: WorkerProcess, tmp_path: Path) -> None:
-        done = await run("run", "submit", '{"a": 1}', "--recipe", "echo", worker=worker, cwd=tmp_path)
+        submit = ("run", "submit", '{"a": 1}', "--recipe", "echo")
+        done = await run(*submit, worker=worker, cwd=tmp_path, executed=True)
         assert re.fullmatch(rf"{RUN}\n", done.stdout.decode())
         run_id = done.stdout.decode().strip()
         assert f"penelope run result --wait {run_id}" in done.stderr.decode()

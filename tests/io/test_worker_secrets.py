@@ -34,6 +34,7 @@ async def test_secrets_are_nowhere(new_worker: NewWorker, new_receiver: NewRecei
         PENELOPE_KEY_PREVIOUS=KEY_BEFORE,
         PENELOPE_AGENT_KEY=AGENT_KEY,
     )
+    worker.executed = True  # its command line and its environment are its own
     await worker.start()
     answers = bytearray()
     async with worker.client() as client:

@@ -29,6 +29,7 @@ async def refusal(worker: WorkerProcess, **settings: str) -> str:
 
 async def test_no_key(new_worker: NewWorker) -> None:
     worker = new_worker()
+    worker.executed = True
     assert "PENELOPE_KEY is empty" == await refusal(worker, PENELOPE_KEY="  \n")
     worker.unset.add("PENELOPE_KEY")
     assert (await refusal(worker)).startswith("PENELOPE_KEY is not set")
@@ -124,7 +125,9 @@ async def test_two_plugins_of_one_name(new_worker: NewWorker) -> None:
 async def test_a_second_worker_on_one_store_names_the_first(
     new_worker: NewWorker, shared_worker: WorkerProcess
 ) -> None:
-    said = await refusal(new_worker(), PENELOPE_STORE=str(shared_worker.store))
+    second = new_worker()
+    second.executed = True
+    said = await refusal(second, PENELOPE_STORE=str(shared_worker.store))
     assert f"store {shared_worker.store} is in use by the worker with pid {shared_worker.pid}" == said
     async with shared_worker.client() as client:
         assert 200 == (await client.get("/readyz")).status_code

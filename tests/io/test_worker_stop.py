@@ -181,6 +181,7 @@ async def test_a_second_signal_while_the_last_post_is_waited_for(
 async def test_a_signal_while_it_starts(new_worker: NewWorker, new_receiver: NewReceiver) -> None:
     """It gives the start up, as clean as a stop: nothing is left, and the job of the life before is not touched."""
     worker = new_worker()
+    worker.executed = True
     receiver = await new_receiver(receivers.status(500))
     await worker.start()
     async with worker.client() as client:

@@ -1,4 +1,4 @@
-"""The real worker as a child process: started, watched, stopped or killed, and looked for afterwards.
+"""The real worker as a process of its own: started, watched, stopped or killed, and looked for afterwards.
 
 Nothing of it may be left: neither a process of its tree, nor one that names its store on the command line.
 """
@@ -11,13 +11,16 @@ import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import httpx
 import psutil
 import trio
 
-ROOT: Final = Path(__file__).parents[2]
+from tests.io.forks import ROOT, Forked, Request
+
+__all__ = ["ROOT", "WorkerProcess", "end_all"]
+
 DYING: Final = ROOT / "tests" / "kill" / "dying.py"
 PLUGINS: Final = Path(__file__).with_name("tested_plugins.py")
 KEY: Final = "the-key-of-the-tests-0123456789"
@@ -36,6 +39,7 @@ class WorkerProcess:
         base_url: once it is ready.
         unset: environment variables that it does not get.
         before: words before the command's, e.g. of one that gives it a name server of its own and becomes it.
+        executed: whether it is the command as an operator starts it, with all of its imports; else a fork (`forks.py`).
         started_in_s: how long its last start took, to know what this machine can do now.
     """
 
@@ -48,12 +52,13 @@ class WorkerProcess:
         self.base_url = ""
         self.unset: set[str] = set()
         self.before: Sequence[str] = ()
+        self.executed = False
         self.started_in_s = 0.0
         self._folder = home / "plugins"
         self._folder.mkdir(parents=True)
         (self._folder / "tested.py").write_text(PLUGINS.read_text())
         self._settings = settings
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | Forked | None = None
         self._seen: dict[int, psutil.Process] = {}
         self._lives = 0
 
@@ -66,7 +71,7 @@ class WorkerProcess:
         return self.store / "penelope.db"
 
     @property
-    def process(self) -> subprocess.Popen[bytes]:
+    def process(self) -> "subprocess.Popen[bytes] | Forked":
         assert self._process is not None, "not started"
         return self._process
 
@@ -112,18 +117,30 @@ class WorkerProcess:
         Args:
             die_at: a point of `tests/kill/points.py` at which it sends itself SIGKILL.
         """
-        program = ["-m", "penelope"] if die_at is None else [os.fspath(DYING), die_at]
         self._lives += 1
         self._seen = {}
-        with self.log_file.open("wb") as log:
-            self._process = subprocess.Popen(
-                [*self.before, sys.executable, *program, "serve"],
-                env=self.environment(settings),
-                cwd=self.home,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
+        executed = self.executed or bool(self.before)
+        with self.log_file.open("wb") as log, Path(os.devnull).open("rb") as nothing:
+            start = self._execute if executed else self._fork
+            self._process = start(die_at, self.environment(settings), nothing, log)
+
+    def _execute(
+        self, die_at: str | None, environment: dict[str, str], stdin: BinaryIO, log: BinaryIO
+    ) -> "subprocess.Popen[bytes]":
+        program = ["-m", "penelope"] if die_at is None else [os.fspath(DYING), die_at]
+        words = [*self.before, sys.executable, *program, "serve"]
+        return subprocess.Popen(words, env=environment, cwd=self.home, stdin=stdin, stdout=log, stderr=log)
+
+    def _fork(
+        self, die_at: str | None, environment: dict[str, str], stdin: BinaryIO, log: BinaryIO
+    ) -> Forked:
+        request = Request(
+            program="penelope" if die_at is None else os.fspath(DYING),
+            words=["serve"] if die_at is None else [die_at, "serve"],
+            environment=environment,
+            folder=os.fspath(self.home),
+        )
+        return Forked(request, stdin.fileno(), log.fileno(), log.fileno())
 
     async def start(self, die_at: str | None = None, **settings: str) -> None:
         """Start it and wait until it is ready."""
@@ -168,11 +185,11 @@ class WorkerProcess:
     async def wait(self, within_s: float = STOP_S) -> int:
         """Its exit code, once it has ended and nothing of it is left."""
         until = time.monotonic() + within_s
-        while self.process.poll() is None:
+        while (code := self.process.poll()) is None:
             assert time.monotonic() < until, f"still runs after {within_s} s:\n{self.log}"
             await trio.sleep(LOOK_AGAIN_S)
         await self.assert_gone()
-        return int(self.process.returncode)
+        return code
 
     async def stop(self) -> int:
         """SIGTERM, and its exit code."""

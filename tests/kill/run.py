@@ -40,6 +40,7 @@ class Run:
     Attributes:
         hanging: whether one of the receivers never answers, which costs a stop 10 s.
         say: what is told of each life.
+        executed: whether each life is a command with all of its imports; else only those are that die at their birth.
         until, at_least: it begins no life after that moment of `time.monotonic`, once it has had so many.
     """
 
@@ -49,6 +50,7 @@ class Run:
     hanging: bool = True
     longest_s: float = FARTHEST_S
     say: Callable[[str], None] = print
+    executed: bool = True
     record: Record = field(default_factory=Record)
     ends: Counter[str] = field(default_factory=Counter)
     missed: Counter[str] = field(default_factory=Counter)
@@ -77,6 +79,7 @@ class Run:
         record = self.record
         record.life += 1
         self.say(f"{record.life:4} {stop}")
+        worker.executed = self.executed or stop.how is How.BIRTH
         try:
             if stop.how is How.BIRTH:
                 code = await _dies_at_birth(worker, stop)

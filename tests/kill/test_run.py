@@ -15,7 +15,7 @@ AT_LEAST = 3
 
 async def test_a_short_run(tmp_path: Path) -> None:
     """J6, J12, J13: every accepted job has its end, whenever and however the worker is stopped."""
-    run = Run(tmp_path / "home", SEED, KILLS, hanging=False, longest_s=2.0)
+    run = Run(tmp_path / "home", SEED, KILLS, hanging=False, longest_s=2.0, executed=False)
     run.until, run.at_least = time.monotonic() + ENOUGH_S, AT_LEAST
     await run.run()
     lives = sum(run.ends[how.value] for how in How)
