@@ -21,8 +21,8 @@ IMPORTS = {
         "import trio, quart_trio, hypercorn.trio, httpx, pydantic_settings"
     ),
     "Playwright": "import playwright.async_api",
-    "all of a worker: `penelope.main` and the shipped families": (
-        "import penelope.main, penelope.families.web, penelope.families.instagram"
+    "all of a worker: `penelope.worker` and the shipped families": (
+        "import penelope.main, penelope.worker, penelope.families.web, penelope.families.instagram"
     ),
 }
 

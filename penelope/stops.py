@@ -4,12 +4,13 @@ Source: contract, section 8 ("Stops and starts").
 """
 
 import signal
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import structlog
 import trio
 
-from penelope.jobs.supervisor import Supervisor
+if TYPE_CHECKING:
+    from penelope.jobs.supervisor import Supervisor
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
@@ -35,7 +36,7 @@ class Stops:
         self.serving = trio.CancelScope()
         self._supervisor: Supervisor | None = None
 
-    def hand_over(self, supervisor: Supervisor) -> None:
+    def hand_over(self, supervisor: "Supervisor") -> None:
         """From now on there are calls and deliveries, which a stop lets come to their end. Immediate."""
         self._supervisor = supervisor
 

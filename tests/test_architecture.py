@@ -186,6 +186,13 @@ def test_scripts_are_sound_bash(script: str) -> None:
 
 def test_a_worker_without_recipes_and_agents_does_not_load_what_reads_them() -> None:
     """A tenth of its start, and 7 MB."""
-    code = "import sys, penelope.main, penelope.runs.planning; print(*sys.modules)"
+    code = "import sys, penelope.main, penelope.worker, penelope.runs.planning; print(*sys.modules)"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert not {"yaml", "jsonschema", "penelope.client", "penelope.waker"} & set(said.stdout.split())
+
+
+def test_what_serves_is_loaded_beside_the_browser() -> None:
+    """A third of all imports: `penelope.main` needs none of it to start the browser."""
+    code = "import sys, penelope.main, penelope.registry, penelope.runs.planning; print(*sys.modules)"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert not {"quart", "flask", "hypercorn", "httpx", "penelope.http.app"} & set(said.stdout.split())

@@ -724,7 +724,7 @@ def test_the_nursery_tree_has_the_names_of_the_tasks() -> None:
     (tree,) = (block for block in blocks(DOCS / "architecture.md", "text") if "trio.run" in block)
     code = "".join(
         text_of(ROOT / "penelope" / module)
-        for module in ("main.py", "jobs/nurseries.py", "store/database.py")
+        for module in ("main.py", "worker.py", "jobs/nurseries.py", "store/database.py")
     )
     named = set(re.findall(r'name="([a-z ]+)"', code))
 

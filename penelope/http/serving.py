@@ -8,11 +8,14 @@ import logging
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import psutil
-from hypercorn.config import Config
 
 from penelope.errors import PortTaken
+
+if TYPE_CHECKING:
+    from hypercorn.config import Config
 
 
 @contextmanager
@@ -38,12 +41,14 @@ def listening(host: str, port: int, setting: str) -> Iterator[socket.socket]:
         yield bound
 
 
-def server_config(port: socket.socket, grace_s: float) -> Config:
+def server_config(port: socket.socket, grace_s: float) -> "Config":
     """How Hypercorn serves a bound port, which is its own from now on.
 
     Args:
         grace_s: seconds that requests get to end at a stop.
     """
+    from hypercorn.config import Config  # not needed to bind the port, which comes long before
+
     config = Config()
     config.bind = [f"fd://{port.detach()}"]  # the server closes it
     config.accesslog = None

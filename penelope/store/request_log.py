@@ -8,7 +8,7 @@ Source: contract, section 7.
 
 import sqlite3
 from collections import deque
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Final
 
 import structlog
@@ -50,6 +50,9 @@ class Entry:
     duration_s: float | None = None
 
 
+_FIELDS: Final = tuple(field.name for field in fields(Entry))
+
+
 class RequestLog:
     """The table `requests`."""
 
@@ -82,7 +85,7 @@ class RequestLog:
             if not self._waiting:
                 return
             noted, self._waiting = self._waiting, deque()
-            rows = [asdict(entry) for entry in noted]
+            rows = [{name: getattr(entry, name) for name in _FIELDS} for entry in noted]
             try:
                 await self._database.write(lambda connection: connection.executemany(_INSERT, rows))
             except (StoreBusy, StoreFull):

@@ -24,7 +24,7 @@ from penelope.jobs.nurseries import open_supervisor
 from penelope.jobs.screening import rules
 from penelope.jobs.store import JobStore
 from penelope.jobs.supervisor import Parts, Supervisor
-from penelope.main import COOKIES, MIB, run_rules
+from penelope.main import COOKIES
 from penelope.pages.manager import MAIN, PageManager
 from penelope.runs.service import Limits, Runs, open_runs
 from penelope.runs.store import RunStore
@@ -34,6 +34,7 @@ from penelope.store.lock import hold_store
 from penelope.store.media import MediaStore
 from penelope.store.persona import PersonaStore
 from penelope.store.request_log import RequestLog
+from penelope.worker import MIB, run_rules
 from tests.spec.asgi import AppTransport
 from tests.spec.fakes import FakeDriver, FakePage, FakeTab
 from tests.spec.plugins import REGISTRY
