@@ -27,6 +27,9 @@ class RunViewer:
         self._runs = runs
         self._clock = clock
         self._run_id = run_id
+        self._entry: Entry | None = (
+            None  # kept once it is found: its end is there, whoever forgets the run then
+        )
         self._seen = seen
         self._far: Far | None = None
         self._next_at = trio.current_time()
@@ -36,7 +39,7 @@ class RunViewer:
         """The next events, but of progress only the latest, and that a few times a second."""
         until = trio.current_time() + HEARTBEAT_S
         while not self._done:
-            entry = self._runs.entry(self._run_id)
+            entry = self._entry = self._entry or self._runs.entry(self._run_id)
             run = entry.run if entry is not None else await self._runs.get(self._run_id, whole=True)
             if run is None:
                 self._done = True
@@ -45,7 +48,7 @@ class RunViewer:
                 self._seen = int(events.state_id(run))
                 return sse.event("status", events.state(run), events.state_id(run))
             if run.state.over:
-                return self._end(run)
+                return self._end(run, entry)
             if self._runs.stopping and entry is not None and (entry.over.is_set() or run.started_at is None):
                 self._done = True  # the next start's, and a viewer's that comes again
                 return sse.event("status", events.state(run))
@@ -74,9 +77,9 @@ class RunViewer:
         self._next_at = trio.current_time() + PROGRESS_GAP_S
         return sse.event("progress", events.progress(far))
 
-    def _end(self, run: Run) -> Iterator[bytes]:
+    def _end(self, run: Run, entry: Entry | None) -> Iterator[bytes]:
         if run.far != self._far and (self._far is not None or run.far != Far()):
             return self._progress(run.far)
         self._done = True
-        name, data = events.end(run)
+        name, data = events.end(run) if entry is None else entry.end()
         return sse.event(name, data, events.END_ID)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import trio
 
+from penelope.runs import events
 from penelope.runs.model import Far, Run
 from penelope.runs.port import Work
 
@@ -31,6 +32,7 @@ class Entry:
     cancelled: bool = False
     not_before: float = 0.0
     over: trio.Event = field(default_factory=trio.Event)
+    _end: tuple[str, bytes] | None = None
     _moved: trio.Event = field(default_factory=trio.Event)
     _progressed: trio.Event = field(default_factory=trio.Event)
 
@@ -57,6 +59,12 @@ class Entry:
             return
         self._progressed.set()
         self._progressed = trio.Event()
+
+    def end(self) -> tuple[str, bytes]:
+        """The last event of a run that is over: made once for all who watch it, since a result may be large."""
+        if self._end is None:
+            self._end = events.end(self.run)
+        return self._end
 
     def close(self) -> None:
         """It is over."""

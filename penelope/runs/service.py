@@ -172,12 +172,20 @@ class Runs:
         known = {run_id: entry.run for run_id, entry in self._entries.items()}
         return [known.get(run.run_id, run) for run in rows], total
 
-    async def wait(self, run_id: str, seconds: float) -> None:
-        """Return when the run is over, when so many seconds have passed, or when the worker stops."""
+    async def wait(self, run_id: str, seconds: float) -> Run | None:
+        """Return when the run is over, when so many seconds have passed, or when the worker stops.
+
+        Returns:
+            The run as it ended, with its result, even if it was deleted since; None: it has not, or had before.
+        """
         entry = self._entries.get(run_id)
+        if entry is None:
+            await trio.lowlevel.checkpoint()
+            return None
         with trio.move_on_after(seconds):
-            while entry is not None and not entry.over.is_set() and not self.stopping:
+            while not entry.over.is_set() and not self.stopping:
                 await entry.move()
+        return entry.run if entry.run.state.over else None
 
     async def cancel(self, run_id: str) -> Run:
         """End a run that is not over, and wait for its end.

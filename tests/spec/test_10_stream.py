@@ -1,12 +1,15 @@
 """Section 10: `GET /runs/{id}/stream`."""
 
 import json
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 
+import httpx
 import pytest
 import trio
 
+from penelope.runs import events
+from penelope.runs.model import Run
 from tests.spec.stream import Events, viewing
 from tests.spec.test_10_runs import RUNS, ended, submitted
 from tests.spec.world import Life, World, live
@@ -112,6 +115,48 @@ async def test_any_number_of_viewers_and_one_that_leaves_disturbs_nobody(life: L
     assert "result" == first.names[-1]
     assert "result" not in second.names
     assert "progress" in second.names
+
+
+async def test_who_saw_it_run_is_told_its_end_out_of_one_piece_of_memory(
+    life: Life, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A result may have 50 MB: neither is it made anew for each viewer, nor read again for each who waits."""
+    real, made = events.end, 0
+
+    def end(run: Run) -> tuple[str, bytes]:
+        nonlocal made
+        made += 1
+        return real(run)
+
+    run_id = await submitted(life, "work", given={"seconds": 3})
+    monkeypatch.setattr(events, "end", end)
+    monkeypatch.setattr(life.worker.runs._store, "get", None)
+    async with AsyncExitStack() as stack:
+        viewers = [await stack.enter_async_context(of(life, run_id)) for _ in range(5)]
+        await ended(life, run_id)
+        await trio.sleep(1)
+    assert ["result"] * 5 == [seen.names[-1] for seen in viewers]
+    assert 1 == made
+
+
+@pytest.mark.parametrize("path", ["", "/result"])
+async def test_who_waited_for_a_run_that_is_deleted_at_its_end_is_told_it(life: Life, path: str) -> None:
+    run_id = await submitted(life, "work", given={"seconds": 3})
+    answers: list[httpx.Response] = []
+
+    async def wait() -> None:
+        answers.append(await life.http.get(f"{RUNS}/{run_id}{path}", headers={"Prefer": "wait=10"}))
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(5):
+            nursery.start_soon(wait)
+        await trio.sleep(2)
+        entry = life.worker.runs.entry(run_id)
+        assert entry is not None
+        await entry.over.wait()
+        await life.worker.runs.delete(run_id)
+    assert ["succeeded"] * 5 == [answer.json()["status"] for answer in answers]
+    assert 404 == (await life.http.get(f"{RUNS}/{run_id}")).status_code
 
 
 async def test_a_stop_ends_the_streams_and_the_next_life_goes_on(world: World) -> None:

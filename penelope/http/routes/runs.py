@@ -129,9 +129,9 @@ async def _waited(worker: Worker, run: Run, *, whole: bool = False) -> Run:
     seconds = prefer.wait(request.headers.getlist(prefer.PREFER))
     if not seconds or run.state.over:
         return run
-    await worker.runs.wait(run.run_id, seconds)
+    ended = await worker.runs.wait(run.run_id, seconds)
     worker.touch()
-    return await worker.runs.get(run.run_id, whole=whole) or run
+    return ended or await worker.runs.get(run.run_id, whole=whole) or run
 
 
 def _applied() -> dict[str, str]:
