@@ -57,7 +57,7 @@ class Far:
 class Run:
     """Attributes:
     run_id: `run_` and 12 hex digits.
-    request: what was submitted, JSON text; the work is made from it again after a restart.
+    request: what was submitted, JSON text; the work is made from it again after a restart. "" where it is not needed.
     agent_id: what does it: `recipe:<name>` or `agent:<name>`.
     timeout_s: of its work, from its start on.
     request_id, traceparent: of the request that submitted it.

@@ -5,10 +5,11 @@ A run at work is a task of the supervisor's, as every call is; here it is only d
 Trio-flavoured. Source: contract, section 10.
 """
 
+import math
 import secrets
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import structlog
@@ -29,7 +30,8 @@ from penelope.runs.store import RunStore, TooManyRuns
 from penelope.runs.submission import Planner
 
 AGAIN_S: Final = 1.0  # a lease may have run out, a store may take what it refused: neither says so
-SWEEP_EVERY_S: Final = 60.0
+TIDY_EVERY_S: Final = 30.0
+UNREADABLE: Final = "the worker could not read this run again; its log has the details"
 
 log = structlog.get_logger("penelope.runs")
 
@@ -213,6 +215,7 @@ class Runs:
     async def _end_queued(self, entry: Entry) -> None:
         await self._runner.end(entry, model.cancelled(entry.run, entry.far, self._clock.now()))
         self._leave(entry)
+        self.wake()  # its end may be owed
 
     async def delete(self, run_id: str) -> None:
         """Forget a run that is over, its result and its files.
@@ -255,9 +258,14 @@ class Runs:
                 ends.append(model.interrupted(run, now))
                 continue
             try:
-                self._admit(Entry(run, self._planner(submission.read(jsontext.loads(run.request))).work))
+                work = self._planner(submission.read(jsontext.loads(run.request))).work
             except PenelopeError as error:  # e.g. its recipe is gone
                 ends.append(model.failed(run, error.message, run.far, now))
+            except Exception:  # one row must not keep the worker from its start, for ever
+                log.exception("a run in the queue cannot be read", run_id=run.run_id)
+                ends.append(model.failed(run, UNREADABLE, run.far, now))
+            else:
+                self._admit(Entry(replace(run, request=""), work))
         parcels = [(run, deliver.parcel(run)) for run in ends]
         await self._store.end_all(parcels)
         for run, parcel in parcels:
@@ -268,24 +276,28 @@ class Runs:
 
     async def dispatch(self) -> None:
         """Give pages to runs, in their order, for ever."""
-        swept_at = trio.current_time()
         while True:
             self._wake = trio.Event()
             await self._ends.pay()
             if not self.stopping:
                 self._begin_all()
-                await self._places.close_idle(needed=bool(self._queue))
-            if trio.current_time() - swept_at >= SWEEP_EVERY_S:
-                swept_at = trio.current_time()
-                await self._sweep()
-            busy = self._queue or self._ends.owed
-            with trio.move_on_after(AGAIN_S if busy else SWEEP_EVERY_S):
+            with trio.move_on_after(AGAIN_S if self._queue or self._ends.owed else math.inf):
                 await self._wake.wait()
+
+    async def tidy(self) -> None:
+        """Close the pages that runs need no longer, and forget runs whose time is over; apart from the queue, which
+        waits for neither.
+        """
+        while True:
+            await trio.sleep(TIDY_EVERY_S)
+            if not self.stopping:
+                await self._places.close_idle(needed=bool(self._queue))
+            await self._sweep()
 
     async def _sweep(self) -> None:
         now = self._clock.now()
         try:
-            if gone := await self._store.forget(now - KEEP_S, now):
+            while gone := await self._store.forget(now - KEEP_S, now):
                 log.info("runs forgotten", runs=gone)
         except (StoreBusy, StoreFull) as error:
             log.warning("sweep put off", error=error.message)
@@ -370,6 +382,7 @@ async def open_runs(runs: Runs) -> AsyncGenerator[Runs]:
     await runs.recover()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(runs.dispatch, name="queue of runs")
+        nursery.start_soon(runs.tidy, name="pages and rows of runs")
         nursery.start_soon(runs.let_go, name="waits for runs")
         yield runs
         nursery.cancel_scope.cancel(reason="the worker stops")

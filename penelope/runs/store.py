@@ -19,12 +19,14 @@ from penelope.store.database import Database
 from penelope.store.unchanged import Unchanged
 
 _COLUMNS: Final = (
-    "r.run_id, r.state, r.request, r.agent_id, r.timeout_s, r.request_id, r.traceparent, r.session_id, r.webhook, "
+    "r.run_id, r.state, r.agent_id, r.timeout_s, r.request_id, r.traceparent, r.session_id, r.webhook, "
     "r.events, r.key, r.page_id, r.created_at, r.started_at, r.completed_at, r.percentage, r.step, r.steps_completed, "
     "r.steps_total, r.error, r.number"
 )
 _ADMITTED: Final = "SELECT count(*) FROM runs WHERE completed_at IS NULL"
-_BY_KEY: Final = f"SELECT {_COLUMNS}, NULL AS result FROM runs r WHERE r.key = :key"  # constants only
+# Without what was submitted, which may have 16 MB, and which only a run that is begun again needs.
+_BARE: Final = f"SELECT {_COLUMNS}, '' AS request, NULL AS result FROM runs r"  # constants only
+_BY_KEY: Final = f"{_BARE} WHERE r.key = :key"
 _INSERT: Final = """
     INSERT INTO runs (run_id, state, request, agent_id, timeout_s, request_id, traceparent, session_id, webhook, events,
                       key, created_at)
@@ -46,25 +48,24 @@ _RESULT: Final = "INSERT INTO run_results (run_id, body) VALUES (:run_id, :resul
 _MEDIA_UNTIL: Final = "UPDATE media SET expires_at = :until WHERE job_id = :run_id"
 _MEDIA_FREE: Final = "UPDATE media SET expires_at = :now, job_id = NULL WHERE job_id = :run_id"
 _GET: Final = f"""
-    SELECT {_COLUMNS}, s.body AS result FROM runs r LEFT JOIN run_results s USING (run_id) WHERE r.run_id = :run_id
+    SELECT {_COLUMNS}, '' AS request, s.body AS result
+    FROM runs r LEFT JOIN run_results s USING (run_id) WHERE r.run_id = :run_id
 """
-_STATUS: Final = f"SELECT {_COLUMNS}, NULL AS result FROM runs r WHERE r.run_id = :run_id"
-_LEFT: Final = f"SELECT {_COLUMNS}, NULL AS result FROM runs r WHERE r.completed_at IS NULL ORDER BY r.number"
-_WHICH: Final = (
-    "WHERE (:state IS NULL OR r.state = :state) AND (:session_id IS NULL OR r.session_id = :session_id)"
-)
-_PAGE: Final = f"""
-    SELECT {_COLUMNS}, NULL AS result FROM runs r {_WHICH} ORDER BY r.number DESC LIMIT :limit OFFSET :offset
+_STATUS: Final = f"{_BARE} WHERE r.run_id = :run_id"
+_LEFT: Final = f"""
+    SELECT {_COLUMNS}, r.request, NULL AS result FROM runs r WHERE r.completed_at IS NULL ORDER BY r.number
 """
-_TOTAL: Final = f"SELECT count(*) FROM runs r {_WHICH}"
+_OF_STATE: Final = "r.state = :state"
+_OF_SESSION: Final = "r.session_id = :session_id"
 _DELETE: Final = "DELETE FROM runs WHERE run_id = :run_id AND completed_at IS NOT NULL"
-_EXPIRED: Final = "SELECT run_id FROM runs WHERE completed_at <= :before"
+_EXPIRED: Final = "SELECT run_id FROM runs WHERE completed_at <= :before LIMIT :most"
 
 _NEWEST: Final = (
     "SELECT max(max(created_at), max(coalesce(started_at, 0)), max(coalesce(completed_at, 0))) FROM runs"
 )
 
 MAX_OFFSET: Final = 2**62
+FORGOTTEN_AT_ONCE: Final = 1000  # others write in between
 
 
 class TooManyRuns(Exception):
@@ -76,7 +77,7 @@ class RunStore:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._unchanged = Unchanged[Run](database, lambda run: len(run.request))
+        self._unchanged = Unchanged[Run](database, lambda run: len(run.error or ""))
 
     async def insert(self, run: Run, admitted: int) -> Run:
         """Count and insert, in one transaction; durable once it returns.
@@ -85,7 +86,7 @@ class RunStore:
             admitted: how many may be queued or at work.
 
         Returns:
-            The run, with its number; or the one that was submitted before with the same key.
+            The run, with its number and without its request; or the one that was submitted before with the same key.
 
         Raises:
             TooManyRuns: there are so many already; nothing was written, so the key stays free.
@@ -101,7 +102,7 @@ class RunStore:
             if count >= admitted:
                 raise TooManyRuns
             (number,) = connection.execute(_INSERT, _row(run)).fetchone()
-            return replace(run, number=number)
+            return replace(run, number=number, request="")  # the store has it, and nobody asks it for that
 
         return await self._database.write(insert)
 
@@ -156,12 +157,22 @@ class RunStore:
         self, state: RunState | None, session_id: str | None, page: int, page_size: int
     ) -> tuple[list[Run], int]:
         """One page of the list, newest first and without results; and how many there are in all."""
-        which = {"state": None if state is None else state.value, "session_id": session_id}
+        which: dict[str, Any] = {"state": None if state is None else state.value, "session_id": session_id}
+        # Each asks for what it has to, and no more: a condition that may be none is looked up in no index.
+        wanted = [
+            part
+            for part, value in zip((_OF_STATE, _OF_SESSION), which.values(), strict=True)
+            if value is not None
+        ]
+        where = f"WHERE {' AND '.join(wanted)}" if wanted else ""
         offset = min((page - 1) * page_size, MAX_OFFSET)
 
         def read(connection: sqlite3.Connection) -> tuple[list[Run], int]:
-            (total,) = connection.execute(_TOTAL, which).fetchone()
-            rows = connection.execute(_PAGE, {**which, "limit": page_size, "offset": offset})
+            (total,) = connection.execute(f"SELECT count(*) FROM runs r {where}", which).fetchone()
+            rows = connection.execute(
+                f"{_BARE} {where} ORDER BY r.number DESC LIMIT :limit OFFSET :offset",
+                {**which, "limit": page_size, "offset": offset},
+            )
             return [_run(row) for row in rows], int(total)
 
         return await self._database.read(read)
@@ -187,10 +198,9 @@ class RunStore:
         return await self._database.write(delete)
 
     async def forget(self, before: float, now: float) -> int:
-        """Forget the runs that ended before then; returns how many."""
-        expired = await self._database.read(
-            lambda c: [row["run_id"] for row in c.execute(_EXPIRED, {"before": before})]
-        )
+        """Forget the runs that ended before then, `FORGOTTEN_AT_ONCE` at most; returns how many."""
+        which = {"before": before, "most": FORGOTTEN_AT_ONCE}
+        expired = await self._database.read(lambda c: [row["run_id"] for row in c.execute(_EXPIRED, which)])
         if not expired:
             return 0
 

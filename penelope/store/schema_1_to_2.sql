@@ -73,7 +73,6 @@ CREATE TABLE runs (
     number          INTEGER PRIMARY KEY AUTOINCREMENT,      -- the order of arrival
     run_id          TEXT NOT NULL UNIQUE CHECK (length(run_id) = 16 AND run_id GLOB 'run_*'),
     state           TEXT NOT NULL CHECK (state IN ('queued', 'running', 'succeeded', 'failed', 'cancelled')),
-    request         TEXT NOT NULL,              -- what was submitted, JSON
     agent_id        TEXT NOT NULL,              -- what does it
     timeout_s       REAL NOT NULL CHECK (timeout_s > 0),    -- of its work
     request_id      TEXT NOT NULL,
@@ -91,6 +90,7 @@ CREATE TABLE runs (
     steps_completed INTEGER NOT NULL DEFAULT 0,
     steps_total     INTEGER,
     error           TEXT,
+    request         TEXT NOT NULL,              -- what was submitted, JSON; last, since it may be large
     CHECK ((state IN ('queued', 'running')) = (completed_at IS NULL)),
     CHECK (state <> 'queued' OR started_at IS NULL),
     CHECK (state NOT IN ('running', 'succeeded') OR started_at IS NOT NULL)
@@ -98,6 +98,8 @@ CREATE TABLE runs (
 
 CREATE UNIQUE INDEX runs_by_key ON runs (key) WHERE key IS NOT NULL;
 CREATE INDEX runs_not_over ON runs (number) WHERE completed_at IS NULL;
+CREATE INDEX runs_by_state ON runs (state, number);
+CREATE INDEX runs_by_session_id ON runs (session_id, number) WHERE session_id IS NOT NULL;
 CREATE INDEX runs_by_completed_at ON runs (completed_at) WHERE completed_at IS NOT NULL;
 
 CREATE TABLE run_results (

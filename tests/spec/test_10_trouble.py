@@ -190,6 +190,26 @@ class TestStore:
         await trio.sleep(1000)
         assert 1 == len(receiver.posts)
 
+    async def test_a_cancel_that_the_store_refuses_is_stored_once_it_can_be(
+        self, life: Life, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Also where nothing happens afterwards that would wake the queue."""
+        await life.http.post("/api/v1/main/lease", json={"ttl": 600})
+        run_id = await submitted(life, given={"page": "main"})
+        real = life.worker.runs._store.end
+
+        async def end(*_: Any) -> bool:
+            await trio.sleep(3)
+            raise StoreFull("the disk is full")
+
+        monkeypatch.setattr(life.worker.runs._store, "end", end)
+        answer = await life.http.post(f"{RUNS}/{run_id}/cancel")
+        assert (200, "cancelled") == (answer.status_code, answer.json()["status"])
+        assert 1 == life.worker.runs.owed
+        monkeypatch.setattr(life.worker.runs._store, "end", real)
+        await trio.sleep(3)
+        assert 0 == life.worker.runs.owed
+
     async def test_it_is_over_only_once_that_is_stored(
         self, world: World, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -322,6 +342,23 @@ class TestStore:
         assert (422, True) == (answer.status_code, answer.json()["detail"].startswith(f"{name}: "))
         deep = deep["a"] if name == "config" else deep[0]
         assert 202 == (await submit(life, "echo", None, **{name: {"deep": deep}})).status_code
+
+    async def test_one_that_cannot_be_read_again_does_not_keep_the_worker_from_its_start(
+        self, world: World
+    ) -> None:
+        async with live(world) as life:
+            await submitted(life, "work", given={"seconds": 60, "page": "main"})
+            bad = await submitted(life, given={"page": "main"})
+            good = await submitted(life, given={"page": "main"})
+
+            def spoil(connection: sqlite3.Connection) -> None:
+                connection.execute("UPDATE runs SET request = 'no JSON' WHERE run_id = ?", (bad,))
+
+            await life.database.write(spoil)
+        async with live(world) as life:
+            assert "succeeded" == (await ended(life, good))["status"]
+            seen = await status(life, bad)
+            assert ("failed", True) == (seen["status"], "read this run again" in seen["error"])
 
 
 class TestTold:

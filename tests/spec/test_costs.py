@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import trio
 
 from tests.spec.receiver import Receiver
+from tests.spec.test_10_runs import RUNS, ended, result, status, submitted
 from tests.spec.world import Life
 
 OWN = ("BEGIN", "COMMIT", "SAVEPOINT", "RELEASE")
@@ -142,3 +143,35 @@ async def test_a_poll_spawns_no_task(life: Life) -> None:
     await life.poll(job)
     trio.lowlevel.remove_instrument(tasks)
     assert (3, 1) == (health, tasks.count)
+
+
+async def test_nothing_of_a_run_is_found_by_looking_through_all(life: Life) -> None:
+    """A day has a hundred thousand of them, and what was submitted of one may have 16 MB."""
+    run_id = await submitted(
+        life, "work", given={"seconds": 1}, session_id="s", headers={"Idempotency-Key": "k"}
+    )
+    with statements(life) as seen:
+        await submitted(life, headers={"Idempotency-Key": "k"})
+        await submitted(life, session_id="s")
+        await ended(life, run_id)
+        await status(life, run_id)
+        await result(life, run_id)
+        for only in ({"status": "failed"}, {"session_id": "s"}, {"session_id": "s", "status": "queued"}):
+            assert 200 == (await life.http.get(RUNS, params={**only, "page": "2"})).status_code
+        await life.http.get(RUNS)
+        await life.worker.runs._store.forget(life.now() - 1000, life.now())
+        await life.http.delete(f"{RUNS}/{run_id}")
+    asked = [text for text in seen if "runs" in text]
+    assert 15 < len(asked)
+    assert not any("r.request " in text for text in asked)
+    plans: dict[str, list[str]] = {}
+    for text in asked:
+        steps = life.database._readers[0].execute(f"EXPLAIN QUERY PLAN {text}").fetchall()
+        plans[text] = [step["detail"] for step in steps]
+    through_all = [
+        text
+        for text, steps in plans.items()
+        if any(("SCAN" in step and "INDEX" not in step) or "TEMP B-TREE" in step for step in steps)
+    ]
+    assert 1 == len(through_all), plans
+    assert "ORDER BY r.number DESC LIMIT 20 OFFSET 0" in through_all[0]  # it ends after twenty
