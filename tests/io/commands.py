@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Final
 
 import trio
@@ -60,11 +61,44 @@ async def run(
                 capture_stderr=True,
                 check=False,
             )
-        return await _run_fork(words, variables, cwd, given)
+        return await run_fork(words, variables, cwd, given)
 
 
-async def _run_fork(
-    words: Sequence[str], environment: dict[str, str], cwd: Path, given: bytes
+def run_alone(
+    *words: str, cwd: Path, executed: bool = False, **environment: str
+) -> "subprocess.CompletedProcess[str]":
+    """Run the command as a user does: no key, no setting but those given; blocking."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PENELOPE_")}
+    given = {**kept, "PYTHONPATH": str(ROOT), **environment}
+    with TemporaryFile() as stdin, TemporaryFile() as stdout, TemporaryFile() as stderr:
+        files = (stdin.fileno(), stdout.fileno(), stderr.fileno())
+        if executed:
+            command = [sys.executable, "-m", "penelope", *words]
+            code = subprocess.run(
+                command,
+                cwd=cwd,
+                env=given,
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                timeout=60,
+                check=False,
+            ).returncode
+        else:
+            process = _start(words, given, cwd, *files)
+            try:
+                code = process.wait(60)
+            finally:
+                process.kill()
+        said = []
+        for file in (stdout, stderr):
+            file.seek(0)
+            said.append(file.read().decode())
+    return subprocess.CompletedProcess(["penelope", *words], code, *said)
+
+
+async def run_fork(
+    words: Sequence[str], environment: dict[str, str], cwd: Path, given: bytes = b""
 ) -> "subprocess.CompletedProcess[bytes]":
     (stdin, feed), (out, stdout), (err, stderr) = os.pipe(), os.pipe(), os.pipe()
     try:

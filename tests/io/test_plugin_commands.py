@@ -3,31 +3,22 @@
 Source: contract, section 2 ("Plugins are found through …").
 """
 
-import os
 import subprocess
 import sys
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
 from penelope.registry import load
+from tests.io.commands import run_alone
 
 
-def run(*arguments: str, cwd: Path, **environment: str) -> "subprocess.CompletedProcess[str]":
-    """Run the command as a user does: no key, no setting but those given."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PENELOPE_")}
-    return subprocess.run(
-        [sys.executable, "-m", "penelope", "plugins", *arguments],
-        cwd=cwd,
-        env={**kept, "PYTHONPATH": os.pathsep.join(sys.path), **environment},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+def run(*arguments: str, cwd: Path, executed: bool = False, **environment: str) -> "CompletedProcess[str]":
+    return run_alone("plugins", *arguments, cwd=cwd, executed=executed, **environment)
 
 
-def fails(done: "subprocess.CompletedProcess[str]") -> str:
+def fails(done: "CompletedProcess[str]") -> str:
     """The one line of a command that failed."""
     assert 1 == done.returncode, done
     assert "" == done.stdout
@@ -37,7 +28,7 @@ def fails(done: "subprocess.CompletedProcess[str]") -> str:
 
 def test_a_new_plugin_loads_and_its_test_passes(tmp_path: Path) -> None:
     """`penelope plugins new FAMILY/NAME` writes a working skeleton with its test."""
-    done = run("new", "shop/price-list", cwd=tmp_path)
+    done = run("new", "shop/price-list", cwd=tmp_path, executed=True)
 
     assert 0 == done.returncode, done.stderr
     assert {"plugins/shop_price_list.py", "plugins/tests/test_shop_price_list.py"} == {

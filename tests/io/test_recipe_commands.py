@@ -3,37 +3,22 @@
 Source: contract, section 10 (`penelope recipes list|check|new`).
 """
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-
-def run(*arguments: str, cwd: Path, **environment: str) -> "subprocess.CompletedProcess[str]":
-    """Run the command as a user does: no key, no setting but those given."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PENELOPE_")}
-    return subprocess.run(
-        [sys.executable, "-m", "penelope", *arguments],
-        cwd=cwd,
-        env={**kept, "PYTHONPATH": os.pathsep.join(sys.path), **environment},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+from tests.io.commands import run_alone
 
 
 def test_a_new_recipe_is_checked_and_listed(tmp_path: Path) -> None:
     """`new` writes a recipe that works; the folders may stand in a `.env` file, as variables for `runtime` may."""
     (tmp_path / ".env").write_text("PENELOPE_RECIPES=recipes\nHOOK=https://hooks.example/1\n")
-    made = run("recipes", "new", "my-links", cwd=tmp_path)
+    made = run_alone("recipes", "new", "my-links", cwd=tmp_path, executed=True)
     file = tmp_path / "recipes" / "my-links" / "TEMPLATE.yaml"
     file.write_text(file.read_text() + '    webhook_url: "${HOOK}"\n')
 
-    checked = run("recipes", "check", cwd=tmp_path)
-    listed = run("recipes", "list", cwd=tmp_path)
+    checked = run_alone("recipes", "check", cwd=tmp_path)
+    listed = run_alone("recipes", "list", cwd=tmp_path)
 
     assert 0 == made.returncode, made.stderr
     assert "recipes/my-links/TEMPLATE.yaml" in made.stdout
@@ -48,7 +33,7 @@ def test_a_new_recipe_is_checked_and_listed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["../x", "a/b", "", ".hidden", "a..b", "ä"])
 def test_a_bad_name_is_named(tmp_path: Path, name: str) -> None:
     """And nothing is written."""
-    done = run("recipes", "new", name, cwd=tmp_path)
+    done = run_alone("recipes", "new", name, cwd=tmp_path)
 
     assert 1 == done.returncode
     assert f"penelope: {name!r} is no name of letters, digits, dots, hyphens and underscores\n" == done.stderr
@@ -60,7 +45,7 @@ def test_nothing_is_written_over(tmp_path: Path) -> None:
     file.parent.mkdir(parents=True)
     file.write_text("mine")
 
-    done = run("recipes", "new", "a", "--dir", "mine", cwd=tmp_path)
+    done = run_alone("recipes", "new", "a", "--dir", "mine", cwd=tmp_path)
 
     assert (1, "penelope: mine/a/TEMPLATE.yaml exists already, nothing was written\n") == (
         done.returncode,
@@ -74,7 +59,7 @@ def test_all_faults_are_printed_a_line_each(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         (tmp_path / name / "TEMPLATE.yaml").write_text(text)
 
-    done = run("recipes", "check", cwd=tmp_path, PENELOPE_RECIPES=".")
+    done = run_alone("recipes", "check", cwd=tmp_path, PENELOPE_RECIPES=".")
 
     assert (1, "") == (done.returncode, done.stdout)
     lines = done.stderr.splitlines()
@@ -90,7 +75,7 @@ def test_a_bad_recipe_stops_the_start(tmp_path: Path) -> None:
         'name: a\nsteps:\n  - {plugin: web/read, with: {url: "{{ inputs }}"}}\n'
     )
 
-    done = run("serve", cwd=tmp_path, PENELOPE_RECIPES=".", PENELOPE_KEY="k" * 32, PENELOPE_LOG="json")
+    done = run_alone("serve", cwd=tmp_path, PENELOPE_RECIPES=".", PENELOPE_KEY="k" * 32, PENELOPE_LOG="json")
 
     assert 1 == done.returncode
     assert (

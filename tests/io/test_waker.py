@@ -27,6 +27,7 @@ from penelope.clock import Clock
 from penelope.waker import child
 from penelope.waker.process import ProcessDriver
 from penelope.waker.records import Record, Records
+from tests.io.commands import run_fork
 from tests.io.waiting import until
 from tests.io.waker_process import KEY, WakerProcess
 
@@ -317,14 +318,7 @@ async def test_a_worker_that_dies_at_its_start_is_told_with_its_last_words(new_w
 async def command(waker: WakerProcess, *words: str) -> tuple[int, list[str], list[str]]:
     """`penelope personas …` in a pipe: its exit code, and the lines on both of its outputs."""
     with trio.fail_after(60):
-        done = await trio.run_process(
-            [sys.executable, "-m", "penelope", "personas", *words],
-            cwd=waker.home,
-            env=waker.environment(),
-            capture_stdout=True,
-            capture_stderr=True,
-            check=False,
-        )
+        done = await run_fork(["personas", *words], waker.environment(), waker.home)
     return done.returncode, done.stdout.decode().splitlines(), done.stderr.decode().splitlines()
 
 

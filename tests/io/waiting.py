@@ -4,7 +4,10 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-LOOK_AGAIN_S = 0.02
+LOOK_AGAIN_S, AT_LAST_S = (
+    0.01,
+    0.1,
+)  # who has waited for long can wait so much longer: most looks cost a request
 
 
 async def until(condition: Callable[[], bool | Awaitable[bool]], within_s: float = 10.0) -> None:
@@ -13,9 +16,11 @@ async def until(condition: Callable[[], bool | Awaitable[bool]], within_s: float
     Raises:
         trio.TooSlowError: it did not, in time.
     """
+    pause_s = LOOK_AGAIN_S
     with trio.fail_after(within_s):
         while not await _holds(condition):  # noqa: ASYNC110  # see above
-            await trio.sleep(LOOK_AGAIN_S)
+            await trio.sleep(pause_s)
+            pause_s = min(1.2 * pause_s, AT_LAST_S)
 
 
 async def _holds(condition: Callable[[], bool | Awaitable[bool]]) -> bool:

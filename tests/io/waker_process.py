@@ -48,7 +48,11 @@ class WakerProcess:
         return (self.home / f"waker.{self._lives}").read_text(errors="replace")
 
     def lines(self, event: str) -> list[dict[str, Any]]:
-        found = [json.loads(line) for line in self.log.splitlines() if line.startswith("{")]
+        found = [
+            json.loads(line)
+            for line in self.log.splitlines()
+            if line.startswith("{") and json.dumps(event) in line
+        ]
         return [line for line in found if event == line.get("event")]
 
     def environment(self) -> dict[str, str]:

@@ -90,7 +90,8 @@ class WorkerProcess:
 
     def lines(self, event: str | None = None) -> list[dict[str, Any]]:
         """The log of the present life as values, those of `event` only when it is named."""
-        found = [json.loads(line) for line in self.log.splitlines() if line.startswith("{")]
+        word = "" if event is None else json.dumps(event)  # most lines need not be read
+        found = [json.loads(line) for line in self.log.splitlines() if line.startswith("{") and word in line]
         return [line for line in found if event in (None, line.get("event"))]
 
     def environment(self, more: Mapping[str, str]) -> dict[str, str]:
