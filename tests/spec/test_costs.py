@@ -145,6 +145,30 @@ async def test_a_poll_spawns_no_task(life: Life) -> None:
     assert (3, 1) == (health, tasks.count)
 
 
+class Turns(trio.abc.Instrument):
+    """Counts how often the tasks of runs go on."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self.count += task.name.startswith("run run_")
+
+
+async def turns(life: Life, seconds: int) -> int:
+    """Of a run that says each second how far it is."""
+    seen = Turns()
+    trio.lowlevel.add_instrument(seen)
+    await ended(life, await submitted(life, "work", given={"seconds": seconds}))
+    trio.lowlevel.remove_instrument(seen)
+    return seen.count
+
+
+async def test_progress_is_no_turn_of_a_run(life: Life) -> None:
+    """Where hundreds of requests are answered in between, a turn is what a run waits for longest."""
+    assert 10 == await turns(life, 12) - await turns(life, 2)
+
+
 async def test_nothing_of_a_run_is_found_by_looking_through_all(life: Life) -> None:
     """A day has a hundred thousand of them, and what was submitted of one may have 16 MB."""
     run_id = await submitted(
