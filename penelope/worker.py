@@ -12,11 +12,11 @@ from typing import Final
 
 import structlog
 import trio
-from hypercorn.trio import serve as serve_app
 from quart_trio import QuartTrio
 
 from penelope.births import Births
 from penelope.clock import Clock
+from penelope.http import server
 from penelope.http.app import create_app
 from penelope.http.serving import drop_connections, server_config
 from penelope.http.worker import Worker
@@ -132,18 +132,18 @@ async def serve(app: QuartTrio, port: socket.socket, supervisor: Supervisor, dri
     """Serve until a signal, or a call that cannot be ended, asks for a stop and the calls are drained."""
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_stop_when_stuck, supervisor, driver, name="stuck watch")
-        (url,) = await nursery.start(_serve_app, app, port, supervisor, nursery.cancel_scope, name="server")
+        url = await nursery.start(_serve_app, app, port, supervisor, nursery.cancel_scope, name="server")
         log.info("ready", url=url, api=f"{url}/api/v1", docs=f"{url}/docs")
         await supervisor.drained.wait()
 
 
-async def _serve_app(  # noqa: ASYNC128  # Hypercorn calls it
+async def _serve_app(  # noqa: ASYNC128  # the server calls it
     app: QuartTrio,
     port: socket.socket,
     supervisor: Supervisor,
     serving: trio.CancelScope,
     *,
-    task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
+    task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     number = port.getsockname()[1]
 
@@ -154,9 +154,12 @@ async def _serve_app(  # noqa: ASYNC128  # Hypercorn calls it
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(drop_late_clients)
-        trigger = supervisor.drained.wait
-        await serve_app(
-            app, server_config(port, SERVER_GRACE_S), shutdown_trigger=trigger, task_status=task_status
+        await server.serve(
+            app,
+            port,
+            server_config(SERVER_GRACE_S),
+            until=supervisor.drained.wait,
+            task_status=task_status,
         )
         serving.cancel(reason="the server is down")
 

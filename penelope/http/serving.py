@@ -41,8 +41,8 @@ def listening(host: str, port: int, setting: str) -> Iterator[socket.socket]:
         yield bound
 
 
-def server_config(port: socket.socket, grace_s: float) -> "Config":
-    """How Hypercorn serves a bound port, which is its own from now on.
+def server_config(grace_s: float) -> "Config":
+    """How Hypercorn serves.
 
     Args:
         grace_s: seconds that requests get to end at a stop.
@@ -50,12 +50,11 @@ def server_config(port: socket.socket, grace_s: float) -> "Config":
     from hypercorn.config import Config  # not needed to bind the port, which comes long before
 
     config = Config()
-    config.bind = [f"fd://{port.detach()}"]  # the server closes it
     config.accesslog = None
     config.errorlog = logging.getLogger("hypercorn.error")
     config.graceful_timeout = grace_s
     config.include_server_header = False
-    config.keep_alive_timeout = 20.0  # the server keeps a task so long for each connection that is gone
+    config.keep_alive_timeout = 20.0
     config.backlog = 1024
     config.h11_max_incomplete_size = 32 * 1024
     return config

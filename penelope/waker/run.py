@@ -17,10 +17,10 @@ from typing import Final
 
 import structlog
 import trio
-from hypercorn.trio import serve as serve_app
 
 from penelope.clock import Clock
 from penelope.errors import BadPersonas, Stopping
+from penelope.http import server
 from penelope.http.serving import drop_connections, listening, server_config
 from penelope.settings import Settings
 from penelope.waker import asking
@@ -88,21 +88,21 @@ async def _serve(app: WakerFront, port: socket.socket, house: House, hurry: Call
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_signals, nursery, house, close, hurry, name="signals")
-        (url,) = await nursery.start(_server, app, port, empty, nursery.cancel_scope, name="server")
+        url = await nursery.start(_server, app, port, empty, nursery.cancel_scope, name="server")
         log.info("ready", url=url, api=f"{url}/api/v1/personas", personas=len(list(house)))
 
 
-async def _server(  # noqa: ASYNC128  # Hypercorn calls it
+async def _server(  # noqa: ASYNC128  # the server calls it
     app: WakerFront,
     port: socket.socket,
     empty: trio.Event,
     scope: trio.CancelScope,
     *,
-    task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
+    task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    config = server_config(port, SERVER_GRACE_S)
+    config = server_config(SERVER_GRACE_S)
     config.include_date_header = False  # what is passed on has its worker's
-    await serve_app(app, config, shutdown_trigger=empty.wait, task_status=task_status)
+    await server.serve(app, port, config, until=empty.wait, task_status=task_status)
     scope.cancel(reason="the server is down")
 
 

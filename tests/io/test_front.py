@@ -4,17 +4,18 @@ import socket
 import struct
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import psutil
 import pytest
 import trio
-from hypercorn.config import Config
-from hypercorn.trio import serve
 from quart import Response
 
 from penelope.http.envelope import json_response
 from penelope.http.front import Front
+from penelope.http.server import serve
+from penelope.http.serving import server_config
 from tests.io.waiting import until
 
 MIB = 2**20
@@ -35,11 +36,9 @@ async def served() -> AsyncGenerator[int]:
     async def large() -> Response:
         return json_response(b"1" * LARGE)
 
-    config = Config()
-    config.bind = ["127.0.0.1:0"]
-    config.errorlog = None
+    port = socket.create_server(("127.0.0.1", 0))
     async with trio.open_nursery() as nursery:
-        (url,) = await nursery.start(serve, app, config)
+        url = await nursery.start(partial(serve, app, port, server_config(3.0), until=trio.sleep_forever))
         yield int(url.rpartition(":")[2])
         nursery.cancel_scope.cancel()
 

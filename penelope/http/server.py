@@ -1,0 +1,160 @@
+"""Hypercorn on connections of our own: its protocols as they are, at half of what its connections cost.
+
+For each request Hypercorn starts a task, in a nursery of its own, that watches for the connection to fall idle, and it
+writes head and body apart: together as dear as all the rest of a small answer (`python -m bench --only polls` has both
+servers). The class that owns a connection is the place of both, so here is one that has a single watch and writes once;
+docs/performance.md has the same as a patch for Hypercorn.
+
+Source: contract, section 1; section 8 ("Stops and starts").
+"""
+
+import math
+import socket
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Final
+
+import trio
+from hypercorn.app_wrappers import ASGIWrapper
+from hypercorn.config import Config
+from hypercorn.events import Event, RawData
+from hypercorn.trio.lifespan import Lifespan
+from hypercorn.trio.tcp_server import TCPServer
+from hypercorn.trio.worker_context import TrioSingleTask, WorkerContext
+from hypercorn.typing import ConnectionState, TaskGroup
+from hypercorn.utils import repr_socket_addr
+from quart_trio import QuartTrio
+
+JOINED_BYTES: Final = 64 * 1024  # a larger body is not copied to save a write
+REST_S: Final = 1.0
+
+
+async def serve(
+    app: QuartTrio,
+    port: socket.socket,
+    config: Config,
+    *,
+    until: Callable[[], Awaitable[object]],
+    task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve on a bound port, which is the server's own from now on, until `until` returns; requests that are under way
+    then have `config.graceful_timeout` to end.
+
+    Starts with the URL that it serves, once clients can connect.
+    """
+    wrapped = ASGIWrapper(app)
+    lifespan = Lifespan(wrapped, config, {})
+    context = WorkerContext(None)
+    async with trio.open_nursery() as living:
+        await living.start(lifespan.handle_lifespan)
+        await lifespan.wait_for_startup()
+        async with trio.open_nursery() as connections:
+            url = f"http://{repr_socket_addr(port.family, port.getsockname())}"
+            port.listen(config.backlog)
+            listener = trio.SocketListener(trio.socket.from_stdlib_socket(port))
+
+            async def connected(stream: trio.SocketStream) -> None:
+                await _Connection(wrapped, config, context, ConnectionState({}), stream)
+
+            accept = partial(trio.serve_listeners, connected, [listener], handler_nursery=connections)
+            async with trio.open_nursery() as accepting:
+                await accepting.start(accept)
+                task_status.started(url)
+                await until()
+                accepting.cancel_scope.cancel(reason="the server takes no more connections")
+            await context.terminated.set()
+            connections.cancel_scope.deadline = trio.current_time() + config.graceful_timeout
+        await lifespan.wait_for_shutdown()
+        living.cancel_scope.cancel(reason="the server is down")
+
+
+class _Connection(TCPServer):
+    """One connection. What it has of Hypercorn's own, and replaces, is `idle_task`, `_read_data`, `protocol_send`."""
+
+    def __init__(
+        self,
+        app: ASGIWrapper,
+        config: Config,
+        context: WorkerContext,
+        state: ConnectionState,
+        stream: trio.SocketStream,
+    ) -> None:
+        super().__init__(app, config, context, state, stream)  # type: ignore[arg-type]  # it takes both kinds
+        self._watch = _IdleWatch(context)
+        self.idle_task = self._watch
+        self._head = b""
+
+    async def _read_data(self) -> None:
+        await super()._read_data()
+        self._watch.end()
+
+    async def protocol_send(self, event: Event) -> None:
+        """A head that a body follows is written with its beginning."""
+        if isinstance(event, RawData):
+            if not self._head and _is_head_of_body(event.data):
+                self._head = event.data
+                return
+            if len(event.data) <= JOINED_BYTES:
+                event = RawData(self._head + event.data)
+                self._head = b""
+                if not event.data:  # the end of a body whose length was said
+                    return
+        if self._head:
+            head, self._head = self._head, b""
+            await super().protocol_send(RawData(head))
+        await super().protocol_send(event)
+
+
+class _IdleWatch(TrioSingleTask):
+    """Runs what Hypercorn wants done on an idle connection, in one task as long as there is the connection.
+
+    Hypercorn's action has a time of its own, which begins when the connection has been idle for `REST_S` already.
+    """
+
+    def __init__(self, context: WorkerContext) -> None:
+        super().__init__()
+        self._terminated = context.terminated
+        self._rests_until = math.inf
+        self._resting = trio.CancelScope()
+        self._acting = trio.CancelScope()
+        self._all = trio.CancelScope()
+        self._begun = False
+
+    async def restart(self, task_group: TaskGroup, action: Callable[..., Awaitable[Any]]) -> None:
+        """The connection is idle."""
+        over = self._terminated.is_set()
+        self._rest_until(-math.inf if over else trio.current_time() + REST_S)
+        if not self._begun:
+            self._begun = True
+            task_group.spawn(self._run, action)
+
+    async def stop(self) -> None:
+        """It is not idle any more."""
+        self._rest_until(math.inf)
+        self._acting.cancel(reason="a request came")
+
+    def end(self) -> None:
+        """There is no connection any more. Immediate."""
+        self._all.cancel(reason="the connection is gone")
+
+    def _rest_until(self, deadline: float) -> None:
+        self._rests_until = self._resting.deadline = deadline
+
+    async def _run(self, action: Callable[..., Awaitable[Any]]) -> None:
+        with self._all:
+            while True:
+                with trio.CancelScope(deadline=self._rests_until) as self._resting:
+                    await self._terminated.wait()
+                    if self._rests_until == math.inf:
+                        await trio.sleep_forever()  # until the request is answered
+                if self._rests_until == math.inf:
+                    continue  # a request came with the deadline
+                with trio.CancelScope() as self._acting:
+                    await action()
+                    return
+
+
+def _is_head_of_body(data: bytes) -> bool:
+    """Is it the head of a whole answer? One whose body comes piece by piece does not wait for the first."""
+    is_head = data.startswith((b"HTTP/1.1 2", b"HTTP/1.1 4", b"HTTP/1.1 5")) and data.endswith(b"\r\n\r\n")
+    return is_head and b"\r\ncontent-length: " in data.lower()

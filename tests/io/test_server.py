@@ -1,0 +1,290 @@
+"""The server on real sockets: one watch a connection, one write an answer, an end to each."""
+
+import contextlib
+import socket
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import trio
+from quart import Response
+
+from penelope.http import server
+from penelope.http.envelope import json_response
+from penelope.http.front import Front
+from penelope.http.serving import server_config
+from tests.io.waiting import until
+
+GET = "GET {} HTTP/1.1\r\nHost: localhost\r\n\r\n"
+LARGE = 300_000
+
+
+@dataclass
+class Served:
+    """A server; `stop` ends it."""
+
+    port: int
+    stop: trio.Event
+    go_on: trio.Event
+    writes: list[bytes]
+    asked: int = 0
+    ended: trio.Event = field(default_factory=trio.Event)
+
+
+@pytest.fixture
+def writes(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """What this process writes on sockets, a piece for each call of the system."""
+    seen: list[bytes] = []
+    send_all = trio.SocketStream.send_all
+
+    async def noted(stream: trio.SocketStream, data: Any) -> None:
+        if not data.startswith(b"GET"):
+            seen.append(bytes(data))
+        await send_all(stream, data)
+
+    monkeypatch.setattr(trio.SocketStream, "send_all", noted)
+    return seen
+
+
+@asynccontextmanager
+async def served(
+    writes: list[bytes], *, idle_s: float = 20.0, grace_s: float = 3.0
+) -> AsyncGenerator[Served]:
+    app = Front("served", static_folder=None)
+
+    @app.get("/small")
+    async def small() -> Response:
+        return json_response(b'{"success": true}')
+
+    @app.get("/large")
+    async def large() -> Response:
+        return json_response(b"1" * LARGE)
+
+    @app.get("/nothing")
+    async def nothing() -> Response:
+        return Response(b"", 204)
+
+    @app.get("/slow")
+    async def slow() -> Response:
+        there.asked += 1
+        await there.go_on.wait()
+        return json_response(b'"slow"')
+
+    @app.get("/pieces")
+    async def pieces() -> Response:
+        async def body() -> AsyncGenerator[bytes]:  # noqa: ASYNC900  # Quart iterates it
+            there.asked += 1
+            await there.go_on.wait()
+            yield b"a"
+            yield b"b"
+
+        response = Response(body())
+        response.timeout = None
+        return response
+
+    config = server_config(grace_s)
+    config.keep_alive_timeout = idle_s
+    port = socket.create_server(("127.0.0.1", 0))
+    stop = trio.Event()
+
+    async def run(*, task_status: trio.TaskStatus[str]) -> None:  # noqa: ASYNC128  # the server calls it
+        await server.serve(app, port, config, until=stop.wait, task_status=task_status)
+        there.ended.set()
+
+    async with trio.open_nursery() as nursery:
+        there = Served(port.getsockname()[1], stop, trio.Event(), writes)
+        await nursery.start(run)
+        yield there
+        nursery.cancel_scope.cancel()
+
+
+async def connect(there: Served) -> trio.SocketStream:
+    return await trio.open_tcp_stream("127.0.0.1", there.port)
+
+
+async def ask(stream: trio.SocketStream, path: str) -> bytes:
+    """One answer, on a connection that is kept."""
+    await stream.send_all(GET.format(path).encode())
+    return await answer(stream)
+
+
+async def answer(stream: trio.SocketStream) -> bytes:
+    got = b""
+    with trio.fail_after(10):
+        while b"\r\n\r\n" not in got:
+            got += await received(stream)
+        head, _, body = got.partition(b"\r\n\r\n")
+        length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r")[0] or 0)
+        while len(body) < length:
+            body += await received(stream)
+    return body
+
+
+async def received(stream: trio.SocketStream) -> bytes:
+    data = bytes(await stream.receive_some())
+    assert data, "the connection is closed"
+    return data
+
+
+async def is_closed(stream: trio.SocketStream) -> bool:
+    """Does the server hang up, in a second?"""
+    with trio.move_on_after(1), contextlib.suppress(trio.BrokenResourceError):
+        while await stream.receive_some():
+            pass
+        return True
+    return False
+
+
+class TestWrites:
+    async def test_a_small_answer_is_one_write(self, writes: list[bytes]) -> None:
+        async with served(writes) as there, await connect(there) as stream:
+            for _ in range(3):
+                writes.clear()
+                assert b'{"success": true}' == await ask(stream, "/small")
+                await trio.sleep(0.02)
+                assert [b"HTTP/1.1 200"] == [data[:12] for data in writes]
+
+    async def test_an_answer_without_a_body_is_one_write(self, writes: list[bytes]) -> None:
+        async with served(writes) as there, await connect(there) as stream:
+            await ask(stream, "/nothing")
+            assert b"" != await ask(stream, "/small")  # the connection is in order
+            assert [b"HTTP/1.1 204", b"HTTP/1.1 200"] == [data[:12] for data in writes]
+
+    async def test_a_large_body_is_not_copied(self, writes: list[bytes]) -> None:
+        async with served(writes) as there, await connect(there) as stream:
+            assert LARGE == len(await ask(stream, "/large"))
+            await trio.sleep(0.02)
+            assert [b"HTTP/1.1 200", b"1" * 12] == [data[:12] for data in writes]
+
+    async def test_a_body_in_pieces_does_not_hold_its_head_back(self, writes: list[bytes]) -> None:
+        async with served(writes) as there, await connect(there) as stream:
+            await stream.send_all(GET.format("/pieces").encode())
+            with trio.fail_after(5):
+                assert (await received(stream)).endswith(b"\r\n\r\n")
+                there.go_on.set()
+                got = b""
+                while not got.endswith(b"0\r\n\r\n"):
+                    got += await received(stream)
+            assert b"1\r\na\r\n1\r\nb\r\n0\r\n\r\n" == got
+
+    async def test_answers_to_requests_that_come_at_once_are_whole_and_in_order(
+        self, writes: list[bytes]
+    ) -> None:
+        async with served(writes) as there, await connect(there) as stream:
+            paths = ["/small", "/nothing", "/large", "/small", "/none"] * 3
+            await stream.send_all("".join(map(GET.format, paths)).encode())
+            statuses: list[int] = []
+            sizes: list[int] = []
+            got = bytearray()
+            with trio.fail_after(10):
+                while len(statuses) < len(paths):
+                    head, found, rest = bytes(got).partition(b"\r\n\r\n")
+                    length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r")[0] or 0)
+                    if not found or len(rest) < length:
+                        got += await received(stream)
+                        continue
+                    statuses.append(int(head[9:12]))
+                    sizes.append(length)
+                    got = bytearray(rest[length:])
+            assert [200, 204, 200, 200, 404] * 3 == statuses
+            assert LARGE == sizes[2]
+
+
+class TestIdle:
+    @pytest.fixture(autouse=True)
+    def soon(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(server, "REST_S", 0.05)
+
+    async def test_one_that_is_idle_is_closed(self, writes: list[bytes]) -> None:
+        async with served(writes, idle_s=0.1) as there, await connect(there) as stream:
+            await ask(stream, "/small")
+            assert await is_closed(stream)
+
+    async def test_one_that_never_asks_is_closed(self, writes: list[bytes]) -> None:
+        async with served(writes, idle_s=0.1) as there, await connect(there) as stream:
+            assert await is_closed(stream)
+
+    async def test_one_with_a_request_is_not(self, writes: list[bytes]) -> None:
+        async with served(writes, idle_s=0.1) as there, await connect(there) as stream:
+            await stream.send_all(GET.format("/slow").encode())
+            await trio.sleep(0.5)
+            there.go_on.set()
+            assert b'"slow"' == await answer(stream)
+            assert await is_closed(stream)
+
+    async def test_requests_at_every_moment_of_its_rest(self, writes: list[bytes]) -> None:
+        """Before the watch sees that it is idle, as it does, and after: answered on the same connection."""
+        async with served(writes, idle_s=2.0) as there, await connect(there) as stream:
+            for number in range(40):
+                assert b'{"success": true}' == await ask(stream, "/small")
+                await trio.sleep(0.04 + 0.001 * number)
+
+    async def test_it_has_one_task(self, writes: list[bytes]) -> None:
+        class Spawned(trio.abc.Instrument):
+            def __init__(self) -> None:
+                self.names: list[str] = []
+
+            def task_spawned(self, task: trio.lowlevel.Task) -> None:
+                self.names.append(task.name)
+
+        async with served(writes) as there, await connect(there) as stream:
+            await ask(stream, "/small")
+            spawned = Spawned()
+            trio.lowlevel.add_instrument(spawned)
+            for _ in range(10):
+                await ask(stream, "/small")
+            trio.lowlevel.remove_instrument(spawned)
+        assert 10 * 3 == len(spawned.names), spawned.names  # the request, and Quart's two in it
+
+    async def test_nothing_stays_of_one_that_is_gone(self, writes: list[bytes]) -> None:
+        async with served(writes) as there:
+            before = trio.lowlevel.current_statistics().tasks_living
+            for _ in range(5):
+                stream = await connect(there)
+                await ask(stream, "/small")
+                await stream.aclose()
+            await until(lambda: trio.lowlevel.current_statistics().tasks_living == before)
+
+
+class TestStop:
+    async def test_idle_connections_do_not_hold_it_up(self, writes: list[bytes]) -> None:
+        async with served(writes, grace_s=30.0) as there:
+            streams = [await connect(there) for _ in range(3)]
+            await ask(streams[0], "/small")
+            await ask(streams[1], "/small")
+            await trio.sleep(server.REST_S + 0.2)  # one is in each state of its watch
+            await ask(streams[0], "/small")
+            there.stop.set()
+            with trio.fail_after(3):
+                await there.ended.wait()
+            for stream in streams:
+                assert await is_closed(stream)
+                await stream.aclose()
+
+    async def test_a_request_under_way_is_answered(self, writes: list[bytes]) -> None:
+        async with served(writes, grace_s=30.0) as there, await connect(there) as stream:
+            await stream.send_all(GET.format("/slow").encode())
+            await until(lambda: there.asked == 1)
+            there.stop.set()
+            await trio.sleep(0.1)
+            there.go_on.set()
+            assert b'"slow"' == await answer(stream)
+            with trio.fail_after(3):
+                await there.ended.wait()
+
+    async def test_one_that_does_not_end_is_cut_off(self, writes: list[bytes]) -> None:
+        async with served(writes, grace_s=0.3) as there, await connect(there) as stream:
+            await stream.send_all(GET.format("/slow").encode())
+            await until(lambda: there.asked == 1)
+            there.stop.set()
+            with trio.fail_after(3):
+                await there.ended.wait()
+
+    async def test_nobody_can_connect_afterwards(self, writes: list[bytes]) -> None:
+        async with served(writes) as there:
+            there.stop.set()
+            await there.ended.wait()
+            with pytest.raises(OSError, match="attempts to connect"):
+                await connect(there)
