@@ -5,6 +5,8 @@ Source: contract, section 10 ("A prompt alone goes to the agent"); docs/agent.md
 
 import json
 import ssl
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +17,10 @@ from pydantic import SecretStr
 
 from penelope import registry
 from penelope.errors import BadParameter
-from penelope.runs.agent import asking, conversation
+from penelope.runs.agent import asking, conversation, streamed, wire
 from penelope.runs.agent.book import Agents, Asked
 from penelope.runs.agent.model import Endpoint
+from penelope.runs.agent.wire import Said
 from penelope.runs.port import RunFailed, StepFailed
 from tests.io.models import Model, Start, looks, raw, refuses, says, serve_model
 from tests.io.receivers import Behaviour, Received, Stream, drip_body, hang, reset
@@ -391,6 +394,32 @@ class TestTheEndpoint:
         assert words in said
         assert "html" not in said
         assert 1 == len(model.questions)
+
+    @pytest.mark.parametrize("stream", [False, True])
+    async def test_a_large_answer_stops_nobody_while_it_is_read(
+        self, start: Start, stream: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Eight MiB in pieces of one word took ten seconds of the worker's loop."""
+        readers: list[threading.Thread] = []
+
+        def noted(read: Callable[[bytes], Said]) -> Callable[[bytes], Said]:
+            def reads(data: bytes) -> Said:
+                readers.append(threading.current_thread())
+                return read(data)
+
+            return reads
+
+        monkeypatch.setattr(wire, "read", noted(wire.read))
+        monkeypatch.setattr(streamed, "read", noted(streamed.read))
+        piece = b'data: {"choices": [{"delta": {"content": "x"}}]}\n\n'
+        said = b'{"choices": [{"message": {"content": "%s"}}]}' % (b"x" * 100_000)
+        large = (
+            raw(200, piece * 5000 + b"data: [DONE]\n\n", "Content-Type: text/event-stream")
+            if stream
+            else raw(200, said)
+        )
+        assert {"x"} == set((await worked(await start(large)))["answer"])
+        assert [False] == [reader is threading.main_thread() for reader in readers]
 
     async def test_a_refusal_is_a_failure(self, start: Start) -> None:
         body = {"choices": [{"message": {"content": None, "refusal": "I must not"}}]}

@@ -10,7 +10,7 @@ import email.utils
 import functools
 import math
 import ssl
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -33,6 +33,7 @@ TRIES: Final = 4
 FIRST_PAUSE_S: Final = 1.0  # doubled each time
 MAX_PAUSE_S: Final = 120.0  # an endpoint that asks for more is not waited for
 MAX_ANSWER_BYTES: Final = 8 * 2**20
+READ_AT_ONCE_BYTES: Final = 64 * 1024  # a fraction of a millisecond to some
 MIN_SECRET_CHARS: Final = 8  # shorter ones (`none`, `x`) are no secrets, and words of any answer
 _PASSING: Final = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 
@@ -101,7 +102,7 @@ class Asking:
         try:
             if len(data) > MAX_ANSWER_BYTES:
                 raise BadAnswer(f"it has more than {MAX_ANSWER_BYTES // 2**20} MiB")
-            return streamed.read(data) if is_stream else wire.read(data)
+            return await _read(streamed.read if is_stream else wire.read, data)
         except BadAnswer as exc:
             words = self._hidden(f"the agent's endpoint sent no answer of its format: {exc}")
             raise AgentFailed(words) from exc
@@ -150,6 +151,17 @@ class Asking:
 
     def _hidden(self, text: str) -> str:
         return text if self._secret is None else text.replace(self._secret, "***")
+
+
+async def _read(read: Callable[[bytes], Said], data: bytes) -> Said:
+    """What an answer says; a large one is read in a thread: eight MiB of small pieces take seconds.
+
+    Raises:
+        BadAnswer: see `read`.
+    """
+    if len(data) <= READ_AT_ONCE_BYTES:
+        return read(data)
+    return await trio.to_thread.run_sync(read, data, abandon_on_cancel=True)
 
 
 @asynccontextmanager
