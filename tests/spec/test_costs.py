@@ -3,6 +3,8 @@
 A number here may fall; one that rises was paid by every job or every poll, and wants a reason.
 """
 
+import gc
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -199,3 +201,61 @@ async def test_nothing_of_a_run_is_found_by_looking_through_all(life: Life) -> N
     ]
     assert 1 == len(through_all), plans
     assert "ORDER BY r.number DESC LIMIT 20 OFFSET 0" in through_all[0]  # it ends after twenty
+
+
+HELD = 30
+
+
+async def _held(life: Life) -> None:
+    """As many jobs that have ended."""
+    for _ in range(HELD):
+        await life.start("echo", ttl=600)
+        await trio.sleep(0.1)
+    await trio.sleep(5)  # the request log is written
+
+
+def _kinds() -> Counter[str]:
+    gc.collect()
+    return Counter(type(found).__qualname__ for found in gc.get_objects())
+
+
+def _more(before: Counter[str], after: Counter[str]) -> dict[str, int]:
+    """What there is more of for each job, by the names of its type."""
+    return {name: many // HELD for name, many in (after - before).items() if many >= HELD}
+
+
+async def test_a_held_job_is_nothing_in_memory(life: Life) -> None:
+    """But the two deadlines of its call, which Trio keeps a thousand of before it looks whether they still count."""
+    await _held(life)
+    before = _kinds()
+    await _held(life)
+    assert {"CancelScope", "tuple"} >= set(_more(before, _kinds()))
+
+
+async def test_a_job_that_waits_for_its_next_attempt_is_one_task(life: Life, receiver: Receiver) -> None:
+    """And itself, without its result: the coroutines are those of the task."""
+    receiver.answers(500)
+
+    async def waiting() -> None:
+        for _ in range(HELD):
+            await life.start("echo")
+            await trio.sleep(0.1)
+
+    await waiting()
+    before = _kinds()
+    await waiting()
+    more = _more(before, _kinds())
+    assert (1, 1, 6) == (more["Task"], more["Job"], more["coroutine"])
+
+
+async def test_a_held_job_is_less_than_two_kilobytes_of_the_store(life: Life) -> None:
+    """Its row, its result, and what the request log keeps of it; not exact, since ids are drawn."""
+
+    def used() -> int:
+        (pages,) = life.database._readers[0].execute("PRAGMA page_count").fetchone()
+        return int(pages) * 4096
+
+    await _held(life)
+    before = used()
+    await _held(life)
+    assert 500 < (used() - before) / HELD < 2_000
