@@ -4,8 +4,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from bench.numbers import Row, Section, median, middle_half, ms, spread_ms
-from bench.processes import Client, Worker, cpu_s, line_of, process, site, tell
+from bench.numbers import Aim, Row, Section, median, middle_half, ms, spread_ms
+from bench.processes import Client, Worker, cpu_s, line_of, process, site, tell, worker
 
 GOAL_MS = 5.0
 WARM_UP = 10
@@ -14,9 +14,11 @@ SETTLE_S = (
 )
 
 
-def measure(worker: Worker, client: Client, folder: Path, *, turns: int) -> Section:
+def measure(folder: Path, client: Client, *, turns: int) -> Section:
     """One of each in turns, so that all meet the same machine, each turn beginning with another."""
+    folder.mkdir()
     with (
+        worker(folder) as one,
         site(folder) as base_url,
         process(
             "-m", "bench.direct", str(folder / "direct"), cwd=folder, log=folder / "direct.log"
@@ -26,9 +28,9 @@ def measure(worker: Worker, client: Client, folder: Path, *, turns: int) -> Sect
         url = f"{base_url}/alice/"
         kinds: tuple[Callable[[], float], ...] = (
             lambda: float(tell(script, url)),
-            lambda: _call(worker, client, "/api/v1/main/plugin/web/open", {"url": url}),
-            lambda: _call(worker, client, "/api/v1/main/goto", {"url": url}),
-            lambda: _call(worker, client, "/api/v1/main/plugin/bench/nothing", {}),
+            lambda: _call(one, client, "/api/v1/main/plugin/web/open", {"url": url}),
+            lambda: _call(one, client, "/api/v1/main/goto", {"url": url}),
+            lambda: _call(one, client, "/api/v1/main/plugin/bench/nothing", {}),
         )
         samples: tuple[list[float], ...] = ([], [], [], [])
         for turn in range(-WARM_UP, turns):
@@ -39,8 +41,8 @@ def measure(worker: Worker, client: Client, folder: Path, *, turns: int) -> Sect
                 if turn >= 0:
                     samples[which].append(took)
         script.communicate("\n")  # it closes its browser
+        cpu = _cpu_ms(one, client, calls=turns)
     direct, opened, went, nothing = samples
-    cpu = _cpu_ms(worker, client, calls=turns)
     over_open = [a - b for a, b in zip(opened, direct, strict=True)]
     over_goto = [a - b for a, b in zip(went, direct, strict=True)]
     rows = (
@@ -51,7 +53,7 @@ def measure(worker: Worker, client: Client, folder: Path, *, turns: int) -> Sect
             "overhead of `web/open`: difference of the medians",
             f"{median(opened) - median(direct):.2f} ms",
             f"{median(opened) / median(direct):.3f} times the script",
-            f"< {GOAL_MS:g} ms",
+            Aim(median(opened) - median(direct), "<", GOAL_MS, "ms"),
         ),
         Row(
             "the same of the lower quartiles: what a busy machine blurs less",
@@ -62,17 +64,17 @@ def measure(worker: Worker, client: Client, folder: Path, *, turns: int) -> Sect
         Row("a plugin that does nothing, over HTTP", ms(nothing), spread_ms(nothing)),
         Row("CPU of the worker for it, all threads", f"{cpu:.2f} ms", f"n = {turns}"),
     )
-    return Section("A plain call", rows)
+    return Section("calls", "A plain call", rows)
 
 
-def _cpu_ms(worker: Worker, client: Client, calls: int) -> float:
+def _cpu_ms(one: Worker, client: Client, calls: int) -> float:
     """Milliseconds of CPU per call of a plugin that does nothing: what a busy machine does not blur."""
-    before = cpu_s(worker.process.pid)
+    before = cpu_s(one.process.pid)
     path = "/api/v1/main/plugin/bench/nothing"
-    client.order(worker.port, worker.key, method="GET", path=path, count=calls)
-    return (cpu_s(worker.process.pid) - before) * 1000 / calls
+    client.order(one.port, one.key, method="GET", path=path, count=calls)
+    return (cpu_s(one.process.pid) - before) * 1000 / calls
 
 
-def _call(worker: Worker, client: Client, path: str, body: dict[str, str]) -> float:
+def _call(one: Worker, client: Client, path: str, body: dict[str, str]) -> float:
     """Milliseconds of one call on the kept connection, as its client sees them."""
-    return client.once(worker.port, worker.key, method="POST", path=path, json=body)
+    return client.once(one.port, one.key, method="POST", path=path, json=body)

@@ -19,15 +19,16 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from http import HTTPStatus
 from pathlib import Path
+from urllib.error import HTTPError
 
 import psutil
 
-from bench.__main__ import machine
 from bench.bad import KINDS
-from bench.held import fill
 from bench.numbers import median, p95
 from bench.processes import Worker, line_of, process, worker
+from bench.telling import machine
 
 JOBS = 500
 HEALTHY = 60
@@ -96,7 +97,7 @@ def measured(folder: Path, kind: str, jobs: int) -> str:
         warm_up(one, good, healthy)
         with Watched(one.process.pid) as watched:
             if kind != "(nobody waits)":
-                fill(one, jobs, stack.enter_context(bad(folder, kind)))
+                begin(one, jobs, stack.enter_context(bad(folder, kind)))
             taken = []
             for _ in range(HEALTHY):
                 taken.append(delivered(one, good, healthy))
@@ -109,6 +110,19 @@ def measured(folder: Path, kind: str, jobs: int) -> str:
     )
 
 
+def begin(one: Worker, count: int, url: str) -> None:
+    """Webhook jobs one after another on one page, each asked for again until it is taken."""
+    begun = 0
+    while begun < count:
+        try:
+            one.post("/main/plugin/bench/nothing", {}, {"X-Callback-Url": url})
+        except HTTPError as error:
+            if error.code != HTTPStatus.CONFLICT:
+                raise
+        else:
+            begun += 1
+
+
 def warm_up(one: Worker, good: str, healthy: "subprocess.Popen[str]") -> None:
     for _ in range(10):
         delivered(one, good, healthy)
@@ -116,7 +130,7 @@ def warm_up(one: Worker, good: str, healthy: "subprocess.Popen[str]") -> None:
 
 def delivered(one: Worker, good: str, healthy: "subprocess.Popen[str]") -> float:
     """Milliseconds from the end of a job to the arrival of its POST at the healthy receiver."""
-    fill(one, 1, good)
+    begin(one, 1, good)
     found = json.loads(line_of(healthy))
     return float((found["arrived"] - found["finished_at"]) * 1000)
 

@@ -22,8 +22,8 @@ from pathlib import Path
 
 import psutil
 
-from bench.__main__ import machine
 from bench.processes import Worker, worker
+from bench.telling import machine
 
 MIB = 2**20
 LOOK_EVERY_S = 0.02

@@ -1,4 +1,7 @@
-"""Small multiples as SVG: one strip a figure, phases side by side. No library; readable on a light and a dark page."""
+"""Plots as SVG, without a library, readable on a light and a dark page.
+
+Small multiples, one strip a figure, phases side by side; and bars to compare with.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,14 +9,18 @@ from html import escape
 
 WIDTH, STRIP, LEFT, RIGHT, TOP = 760, 74, 52, 12, 26
 GAP = 18  # between two phases
+BAR_LEFT, BAR_RIGHT = 230, 110
 
 STYLE = """
 text { font: 12px system-ui, sans-serif; fill: #57606a }
 .what { fill: #1f2328; font-weight: 600 }
 .axis { stroke: #d0d7de }
 .line { fill: none; stroke: #0969da; stroke-width: 1.6; stroke-linejoin: round }
+.ours { fill: #0969da }
+.other { fill: #afb8c1 }
 @media (prefers-color-scheme: dark) {
   text { fill: #8b949e } .what { fill: #e6edf3 } .axis { stroke: #30363d } .line { stroke: #58a6ff }
+  .ours { fill: #58a6ff } .other { fill: #484f58 }
 }
 """
 
@@ -75,3 +82,29 @@ def _legend(line: Line, y: float) -> Iterator[str]:
         most = max(rounds for rounds, _ in line.parts[name])
         yield f'<text x="{left:.1f}" y="{y}">0</text>'
         yield f'<text x="{right:.1f}" y="{y}" text-anchor="end">{most:,.0f} {escape(name)}</text>'
+
+
+def bars(groups: Mapping[str, Mapping[str, float]], unit: str) -> str:
+    """A bar for each name in each group, all to one scale; the first of a group, which the page is about, is filled."""
+    highest = max((value for group in groups.values() for value in group.values()), default=0.0) or 1.0
+    parts: list[str] = []
+    top = 8.0
+    for title, group in groups.items():
+        parts.append(f'<text class="what" x="8" y="{top + 12:.0f}">{escape(title)}</text>')
+        top += 20
+        for at, (name, value) in enumerate(group.items()):
+            width = max(1.0, value / highest * (WIDTH - BAR_LEFT - BAR_RIGHT))
+            kind = "ours" if at == 0 else "other"
+            said = f"{value:,.0f}" if value >= 100 else f"{value:,.3g}"
+            parts += [
+                f'<text x="{BAR_LEFT - 8}" y="{top + 13:.0f}" text-anchor="end">{escape(name)}</text>',
+                f'<rect class="{kind}" x="{BAR_LEFT}" y="{top:.0f}" width="{width:.1f}" height="16"/>',
+                f'<text x="{BAR_LEFT + width + 6:.1f}" y="{top + 13:.0f}">{said} {escape(unit)}</text>',
+            ]
+            top += 21
+        top += 10
+    body = "\n".join(parts)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {top:.0f}" role="img">\n'
+        f"<style>{STYLE}</style>\n{body}\n</svg>\n"
+    )

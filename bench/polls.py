@@ -6,31 +6,33 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from bench.numbers import Row, Section, median, ms, rate, ratio, spread_ms, spread_rate
-from bench.processes import Client, Worker, cpu_s, line_of, process
+from bench.numbers import Row, Section, median, ms, rate, ratio_row, spread_ms, spread_rate
+from bench.processes import Client, Worker, cpu_s, line_of, process, worker
 
 CONNECTIONS = (1, 16)
 POLL, QUART, ASGI = "a poll", "an empty Quart-Trio route", "a bare Hypercorn/Trio answer"
 
 
-def measure(worker: Worker, client: Client, folder: Path, *, rounds: int, seconds: float) -> Section:
+def measure(folder: Path, client: Client, *, rounds: int, seconds: float) -> Section:
     """Each of the three at each number of connections, in rounds."""
     rates: dict[tuple[str, int], list[float]] = {}
     times: list[float] = []
     costs: dict[tuple[str, int], list[float]] = {}
+    folder.mkdir()
     with ExitStack() as stack:
+        one = stack.enter_context(worker(folder))
         servers = {
-            POLL: (worker.process.pid, worker.port),
+            POLL: (one.process.pid, one.port),
             QUART: stack.enter_context(_floor("quart", folder)),
             ASGI: stack.enter_context(_floor("asgi", folder)),
         }
-        path = _ended_job(worker, client)
+        path = _ended_job(one, client)
         for number in range(rounds + 1):  # the first warms up
             for connections in CONNECTIONS:
                 for what, (pid, port) in servers.items():
                     before = cpu_s(pid)
                     found = client.order(
-                        port, worker.key, method="GET", path=path, connections=connections, seconds=seconds
+                        port, one.key, method="GET", path=path, connections=connections, seconds=seconds
                     )
                     if number:
                         rates.setdefault((what, connections), []).append(found["count"] / found["seconds"])
@@ -38,8 +40,8 @@ def measure(worker: Worker, client: Client, folder: Path, *, rounds: int, second
                         costs.setdefault((what, connections), []).append(cost)
                         if (what, connections) == (POLL, 1):
                             times += found["ms"]
-    one = Row("one poll, at 1 connection", ms(times), spread_ms(times))
-    return Section("Polls", (*_rows(rates, costs), one))
+    single = Row("one poll, at 1 connection", ms(times), spread_ms(times))
+    return Section("polls", "Polls", (*_rows(rates, costs), single))
 
 
 def _rows(
@@ -52,8 +54,8 @@ def _rows(
             found = rates[what, connections]
             cost = f"{median(costs[what, connections]):.0f} µs of CPU each"
             yield Row(f"{what}, {at}", f"{rate(found)}, {cost}", spread_rate(found))
-        yield Row(f"polls ÷ bare answers, {at}", ratio(rates[POLL, connections], rates[ASGI, connections]))
-        yield Row(f"polls ÷ empty routes, {at}", ratio(rates[POLL, connections], rates[QUART, connections]))
+        yield ratio_row(f"polls ÷ bare answers, {at}", rates[POLL, connections], rates[ASGI, connections])
+        yield ratio_row(f"polls ÷ empty routes, {at}", rates[POLL, connections], rates[QUART, connections])
 
 
 @contextmanager
@@ -63,11 +65,11 @@ def _floor(which: str, folder: Path) -> Iterator[tuple[int, int]]:
         yield running.pid, int(line_of(running))
 
 
-def _ended_job(worker: Worker, client: Client) -> str:
+def _ended_job(one: Worker, client: Client) -> str:
     """The path of a job that has ended and stays for ten minutes."""
     started = client.order(
-        worker.port,
-        worker.key,
+        one.port,
+        one.key,
         method="GET",
         path="/api/v1/main/plugin/bench/nothing",
         headers={"X-Result-Ttl": "600"},

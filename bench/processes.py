@@ -21,7 +21,6 @@ ROOT = Path(__file__).parent.parent
 PLUGINS = Path(__file__).parent / "plugins"
 START_S = 60.0
 END_S = 30.0
-MAX_PAGES = 8  # the worker's default
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -31,13 +30,13 @@ def environment(**more: str) -> dict[str, str]:
 
 
 @contextmanager
-def process(
-    *words: str, cwd: Path, log: Path, env: dict[str, str] | None = None, prefix: tuple[str, ...] = ()
+def program(
+    *words: str, cwd: Path, log: Path, env: dict[str, str] | None = None
 ) -> Iterator["subprocess.Popen[str]"]:
-    """A Python process with pipes for stdin and stdout and `log` for stderr; `prefix` are words that become it."""
+    """A process with pipes for stdin and stdout and `log` for stderr."""
     with log.open("w") as stderr:
         running = subprocess.Popen(
-            [*prefix, sys.executable, *words],
+            words,
             cwd=cwd,
             env=env or environment(),
             stdin=subprocess.PIPE,
@@ -52,6 +51,15 @@ def process(
         raise
     finally:
         end(running)
+
+
+@contextmanager
+def process(
+    *words: str, cwd: Path, log: Path, env: dict[str, str] | None = None, prefix: tuple[str, ...] = ()
+) -> Iterator["subprocess.Popen[str]"]:
+    """The same of this Python; `prefix` are words that become it."""
+    with program(*prefix, sys.executable, *words, cwd=cwd, log=log, env=env) as running:
+        yield running
 
 
 def end(running: "subprocess.Popen[str]") -> None:
@@ -136,15 +144,14 @@ def worker(folder: Path, prefix: tuple[str, ...] = (), **settings: str) -> Itera
     """
     key = secrets.token_hex(16)
     log = folder / "worker.log"
-    env = environment(
-        PENELOPE_KEY=key,
-        PENELOPE_PORT="0",
-        PENELOPE_STORE=str(folder / "store"),
-        PENELOPE_PLUGINS=str(PLUGINS),
-        PENELOPE_LOG="json",
-        MAX_PAGES=str(MAX_PAGES),
-        **settings,
-    )
+    usual = {
+        "PENELOPE_KEY": key,
+        "PENELOPE_PORT": "0",
+        "PENELOPE_STORE": str(folder / "store"),
+        "PENELOPE_PLUGINS": str(PLUGINS),
+        "PENELOPE_LOG": "json",
+    }
+    env = environment(**usual, **settings)
     began = time.perf_counter()
     with process("-m", "penelope", "serve", cwd=folder, log=log, env=env, prefix=prefix) as running:
         url = _ready(running, log)

@@ -1,33 +1,34 @@
-"""Runs that do nothing, from their submit to their end; and what it costs to look at them.
+"""Runs that do nothing, from their submit to their end, and looks at them; beside the public PraisonAI jobs server.
 
-python -m bench.runs                               a worker alone, about two minutes
-python -m bench.runs --peer /path/to/bin/python    beside the public PraisonAI jobs server on SQLite, in turns
-
-The peer's Python is one that has it: `pip install 'praisonai[api]>=4.7.19'` in an environment of its own. A run of the
-worker's is a recipe of one plugin that does nothing on a page of a real Chromium; a job of the peer's is a coroutine
-that returns.
+A run of the worker's is a recipe of one plugin that does nothing, on a page of a real Chromium; a job of the peer's is
+a coroutine that returns. Both keep all in SQLite, synced before they answer. The peer's clients poll, that is its way;
+here they do so ten times a second.
 """
 
-import argparse
-import subprocess
-import tempfile
-import time
-import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
-from bench.__main__ import load, machine, show
-from bench.numbers import Row, Section, median, p95, rate, ratio, spread_rate
-from bench.peer import ADMITTED, CONCURRENT
-from bench.processes import START_S, Client, client, end, free_port, worker
+from bench.numbers import Row, Section, Sign, median, p95, rate, ratio_row, spread_rate
+from bench.peers import installing
+from bench.peers.here import wait_for
+from bench.peers.installing import NotHere
+from bench.peers.jobs_server import ADMITTED, CONCURRENT
+from bench.plot import bars
+from bench.processes import Client, Worker, free_port, program, worker
 
 CLIENTS = (1, 16, 64)
+LOOKERS = 16
+TIMES = {16: 2.0, 64: 4.0}  # the peer's rate, at that many clients
 RECIPE = "name: nothing\nsteps: [{plugin: bench/nothing}]\n"
+PEER, FOLDER = "PraisonAI jobs", "praisonai"
+# Its SQLite store, and what its server is quicker with.
+PACKAGES = ("praisonai[api]==4.7.19", "httpx", "uvloop", "httptools")
 MIB = 2**20
+Ways = tuple[str, bool, int]  # a server's name, whether its clients wait, how many they are
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,27 +42,24 @@ class Server:
     waits: bool
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.runs", description=__doc__)
-    parser.add_argument("--peer", help="the Python of an environment with the public server")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=2.0, help="of each measurement")
-    given = parser.parse_args()
-    print(*machine("bench.runs"), sep="\n")
-    with tempfile.TemporaryDirectory(prefix="penelope-bench-") as name, ExitStack() as stack:
-        folder = Path(name)
-        servers = [stack.enter_context(_worker(folder))]
-        if given.peer:
-            servers.append(stack.enter_context(_peer(folder, given.peer)))
-        load_client = stack.enter_context(client(folder))
-        show(_ends(servers, load_client, given.rounds, given.seconds))
-        show(_looks(servers, load_client, given.rounds, given.seconds))
-        show(_memory(servers))
-    print(f"\nLoad at the end: {load()}.")
+def measure(folder: Path, client: Client, *, rounds: int, seconds: float) -> Iterator[Section]:
+    """Runs, and looks at them, the servers in turns."""
+    folder.mkdir()
+    missing = []
+    with ExitStack() as stack:
+        one = stack.enter_context(worker_of_runs(folder))
+        servers = [Server("Penelope", one.port, one.key, one.process.pid, waits=True)]
+        try:
+            servers.append(stack.enter_context(_peer(folder)))
+        except (NotHere, OSError, SystemExit) as why:
+            missing.append(Row(PEER, "not measured", str(why)))
+        yield _ends(servers, client, rounds, seconds, missing)
+        yield _looks(servers, client, rounds, seconds / 2, missing)
 
 
 @contextmanager
-def _worker(folder: Path) -> Iterator[Server]:
+def worker_of_runs(folder: Path, prefix: tuple[str, ...] = ()) -> Iterator[Worker]:
+    """A worker that has the recipe, with the peer's limits; `prefix`: see `bench.processes.process`."""
     (folder / "recipes" / "nothing").mkdir(parents=True)
     (folder / "recipes" / "nothing" / "TEMPLATE.yaml").write_text(RECIPE)
     settings = {
@@ -69,116 +67,104 @@ def _worker(folder: Path) -> Iterator[Server]:
         "RUNS_MAX_CONCURRENT": str(CONCURRENT),
         "RUNS_MAX_QUEUED": str(ADMITTED),
     }
-    with worker(folder, (), **settings) as one:
-        yield Server("Penelope", one.port, one.key, one.process.pid, waits=True)
+    with worker(folder, prefix, **settings) as one:
+        yield one
 
 
 @contextmanager
-def _peer(folder: Path, python: str) -> Iterator[Server]:
-    port, script = free_port(), Path(__file__).with_name("peer.py")
-    with (folder / "peer.log").open("w") as log:
-        running = subprocess.Popen(
-            [python, "-I", str(script), str(folder / "peer.db"), str(port)],
-            cwd=folder,
-            stdout=subprocess.DEVNULL,
-            stderr=log,
-            text=True,
-        )
-    try:
-        _wait_for(f"http://127.0.0.1:{port}/health")
-        yield Server("PraisonAI jobs", port, "", running.pid, waits=False)
-    finally:
-        end(running)
+def _peer(folder: Path) -> Iterator[Server]:
+    python = installing.python(FOLDER, *PACKAGES)
+    port, script = free_port(), Path(__file__).with_name("peers") / "jobs_server.py"
+    words = (str(python), "-I", str(script), str(folder / "peer.db"), str(port))
+    with program(*words, cwd=folder, log=folder / "peer.log") as running:
+        wait_for(f"http://127.0.0.1:{port}/health")
+        yield Server(PEER, port, "", running.pid, waits=False)
 
 
-def _wait_for(url: str) -> None:
-    deadline = time.monotonic() + START_S
-    while True:
-        try:
-            with urllib.request.urlopen(url, timeout=5):
-                return
-        except OSError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.05)
-
-
-def _ends(servers: list[Server], load_client: Client, rounds: int, seconds: float) -> Section:
-    """Each client submits a run, learns of its end, and submits the next; who polls, does so ten times a second."""
+def _ends(
+    servers: Sequence[Server], client: Client, rounds: int, seconds: float, missing: list[Row]
+) -> Section:
+    """Each client submits a run, learns of its end, and submits the next."""
     ways = [(server, waits) for server in servers for waits in ([True, False] if server.waits else [False])]
-    rates: dict[tuple[str, bool, int], list[float]] = {}
-    times: dict[tuple[str, bool, int], list[float]] = {}
+    rates: dict[Ways, list[float]] = {}
+    times: dict[Ways, list[float]] = {}
     for number in range(rounds + 1):  # the first warms up
         for clients in CLIENTS:
             for server, waits in ways:
                 order = {"recipe": "nothing", "waits": waits}
-                found = load_client.order(
-                    server.port, server.key, runs=order, connections=clients, seconds=seconds
-                )
+                length = seconds if number else min(seconds, 0.7)
+                found = client.order(server.port, server.key, runs=order, connections=clients, seconds=length)
                 if number:
                     at = (server.name, waits, clients)
                     rates.setdefault(at, []).append(found["count"] / found["seconds"])
                     times.setdefault(at, []).extend(found["ends_ms"])
-    rows = [
-        Row(
-            f"{name}, {'waiting' if waits else 'polling'}, {clients} client{'s' if clients > 1 else ''}",
-            f"{rate(found)}, {median(times[name, waits, clients]):.0f} ms",
-            f"{spread_rate(found)}, p95 {p95(times[name, waits, clients]):.0f} ms",
-        )
-        for (name, waits, clients), found in rates.items()
-        if times[name, waits, clients]  # none ended in time: the seconds are too few
-    ]
+    rows = [_row(at, found, times[at]) for at, found in rates.items()]
     if len(servers) == 2:
-        rows += [
-            Row(
-                f"Penelope waiting ÷ the peer, {clients}",
-                ratio(rates[servers[0].name, True, clients], rates[servers[1].name, False, clients]),
-            )
-            for clients in CLIENTS
-        ]
-    return Section("Runs, from submit to end", rows)
+        rows += [_against(rates, servers, clients) for clients in CLIENTS]
+    resident = [f"{server.name} {_resident(server):.0f} MiB" for server in servers]
+    rows.append(Row("resident after all that, the browser's apart", "; ".join(resident)))
+    groups = {
+        f"{clients} client{'s' if clients > 1 else ''}": {
+            f"{name}, {'waiting' if waits else 'polling'}": median(rates[name, waits, clients])
+            for name, waits in [(server.name, waits) for server, waits in ways]
+        }
+        for clients in CLIENTS
+    }
+    return Section("runs", "Runs, from submit to end", [*rows, *missing], {"runs.svg": bars(groups, "/s")})
 
 
-def _looks(servers: list[Server], load_client: Client, rounds: int, seconds: float) -> Section:
-    """The status of a run that is over, and the list's first page."""
-    rows = []
+def _row(at: Ways, found: Sequence[float], times: Sequence[float]) -> Row:
+    name, waits, clients = at
+    what = f"{name}, {clients} {'waiting' if waits else 'polling'}"
+    if not times:
+        return Row(what, "none ended in time")
+    return Row(
+        what, f"{rate(found)}, {median(times):.0f} ms", f"{spread_rate(found)}, p95 {p95(times):.0f} ms"
+    )
+
+
+def _against(rates: dict[Ways, list[float]], servers: Sequence[Server], clients: int) -> Row:
+    ours, theirs = rates[servers[0].name, True, clients], rates[servers[1].name, False, clients]
+    if min(theirs) == 0:
+        return Row(f"Penelope waiting ÷ {PEER}, {clients}", "none of the peer's ended in time")
+    wanted = TIMES.get(clients)
+    return ratio_row(
+        f"Penelope waiting ÷ {PEER}, {clients}", ours, theirs, None if wanted is None else ("≥", wanted)
+    )
+
+
+def _resident(server: Server) -> float:
+    return float(psutil.Process(server.pid).memory_info().rss / MIB)
+
+
+def _looks(
+    servers: Sequence[Server], client: Client, rounds: int, seconds: float, missing: list[Row]
+) -> Section:
+    """The status of a run that is over, and the list's first page, asked for at 16 connections."""
+    rows: list[Row] = []
     for what, path in (("status", "/api/v1/runs/{}"), ("list of 20", "/api/v1/runs")):
-        rates: dict[tuple[str, int], list[float]] = {}
-        paths = {server.name: path.format(_ended(server, load_client)) for server in servers}
+        rates: dict[str, list[float]] = {server.name: [] for server in servers}
+        paths = {server.name: path.format(_ended(server, client)) for server in servers}
         for number in range(rounds + 1):
-            for clients in CLIENTS:
-                for server in servers:
-                    found = load_client.order(
-                        server.port,
-                        server.key,
-                        method="GET",
-                        path=paths[server.name],
-                        connections=clients,
-                        seconds=seconds / 2,
-                    )
-                    if number:
-                        rates.setdefault((server.name, clients), []).append(found["count"] / found["seconds"])
+            for server in servers:
+                order = {"method": "GET", "path": paths[server.name], "connections": LOOKERS}
+                found = client.order(
+                    server.port, server.key, **order, seconds=seconds if number else min(seconds, 0.4)
+                )
+                if number:
+                    rates[server.name].append(found["count"] / found["seconds"])
         rows += [
-            Row(f"{name}, {what}, {clients} at once", rate(found), spread_rate(found))
-            for (name, clients), found in rates.items()
+            Row(f"{name}, {what}, {LOOKERS} at once", rate(found), spread_rate(found))
+            for name, found in rates.items()
         ]
-    return Section("Looking at runs", rows)
+        if len(servers) == 2:
+            wanted: tuple[Sign, float] | None = ("≥", 1.0) if what == "status" else None
+            rows.append(ratio_row(f"Penelope ÷ {PEER}, {what}", rates["Penelope"], rates[PEER], wanted))
+    return Section("looks", "Looking at runs", [*rows, *missing])
 
 
-def _ended(server: Server, load_client: Client) -> str:
+def _ended(server: Server, client: Client) -> str:
     """The id of a run that is over."""
     order = {"recipe": "nothing", "waits": server.waits, "count": 1}
-    found = load_client.order(server.port, server.key, runs=order, connections=1, seconds=30)
+    found = client.order(server.port, server.key, runs=order, connections=1, seconds=30)
     return str(found["run_id"])
-
-
-def _memory(servers: list[Server]) -> Section:
-    rows = [
-        Row(f"{server.name}, its process", f"{psutil.Process(server.pid).memory_info().rss / MIB:.0f} MiB")
-        for server in servers
-    ]
-    return Section("Resident memory after all that, the browser's apart", rows)
-
-
-if __name__ == "__main__":
-    main()

@@ -19,9 +19,9 @@ from typing import Any
 
 import psutil
 
-from bench.__main__ import machine
 from bench.plot import Line, draw
 from bench.processes import Worker, site, worker
+from bench.telling import machine
 
 MIB = 2**20
 SAMPLES = 50  # a phase
@@ -38,10 +38,10 @@ WHAT = {
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What is taken, after so many rounds of a phase; by the names of `WHAT`."""
+    """What is taken, after so many rounds (or minutes) of a phase; by the names of `WHAT`."""
 
     phase: str
-    rounds: int
+    rounds: float
     taken: dict[str, float]
 
 

@@ -1,6 +1,6 @@
 """The public PraisonAI jobs server, unmodified but for what a job does: nothing. Runs in an environment of its own.
 
-    PYTHON bench/peer.py DATABASE PORT
+    PYTHON bench/peers/jobs_server.py DATABASE PORT
 
 It imports nothing of Penelope. Its store is SQLite, its limits are the ones that `bench.runs` gives the worker.
 """
