@@ -219,6 +219,33 @@ def test_one_of_a_name(tmp_path: Path) -> None:
         book.load([tmp_path / "one", tmp_path / "two"], PLUGINS, ENVIRON)
 
 
+@pytest.mark.parametrize("called", ["TEMPLATE.yml", "template.yaml"])
+def test_a_file_that_is_called_almost_as_a_recipes_is_named(tmp_path: Path, called: str) -> None:
+    """Else its author would look for a long time."""
+    write(tmp_path, WHOLE).rename(tmp_path / "shop" / called)
+
+    with pytest.raises(
+        BadRecipe, match=rf"shop/{called}:1: is no recipe's file: that is called TEMPLATE.yaml"
+    ):
+        book.load([tmp_path], PLUGINS, ENVIRON)
+
+
+def test_a_folder_whose_name_no_recipe_can_have_is_named(tmp_path: Path) -> None:
+    write(tmp_path, WHOLE).parent.rename(tmp_path / "a shop")
+
+    with pytest.raises(BadRecipe, match=r"TEMPLATE.yaml:1: name: shop is in the folder a shop"):
+        book.load([tmp_path], PLUGINS, ENVIRON)
+
+
+def test_a_recipes_own_folder_is_not_taken_for_one_of_recipes(tmp_path: Path) -> None:
+    write(tmp_path, WHOLE)
+
+    with pytest.raises(
+        BadRecipe, match=r"names .*shop, which is a recipe's own folder: name the one around it"
+    ):
+        book.load([tmp_path / "shop"], PLUGINS, ENVIRON)
+
+
 def test_a_folder_that_is_none_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadRecipe, match=r"PENELOPE_RECIPES names .*nowhere, which is no folder"):
         book.load([tmp_path / "nowhere"], PLUGINS, ENVIRON)

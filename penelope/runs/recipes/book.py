@@ -9,16 +9,19 @@ Source: contract, section 10 ("A recipe is …"; "An unknown recipe, a bad input
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from penelope.errors import BadRecipe, RunRefused
 from penelope.registry import Registry
 from penelope.runs.recipes import checking, inputs
 from penelope.runs.recipes.document import Fault
-from penelope.runs.recipes.model import FILE_NAME, NAME, Event, Recipe, Scope
+from penelope.runs.recipes.model import FILE_NAME, Event, Recipe, Scope
 from penelope.runs.recipes.reading import Read, read
 from penelope.runs.recipes.templates import Runner, thread_runner
 from penelope.runs.recipes.work import RecipeWork
+
+
+_MEANT: Final = frozenset({FILE_NAME.lower(), FILE_NAME.lower().replace(".yaml", ".yml")})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +115,9 @@ def read_all(
     faults: list[Fault] = []
     for folder in folders:
         for file in _files(folder):
+            if file.name != FILE_NAME:
+                faults.append(Fault(file, 1, f"is no recipe's file: that is called {FILE_NAME}"))
+                continue
             one = read(file, environ)
             faults += one.faults
             if one.recipe is None:
@@ -137,12 +143,24 @@ def load(folders: Iterable[Path], registry: Registry, environ: Mapping[str, str]
 
 
 def _files(folder: Path) -> Iterator[Path]:
+    """The files of recipes, and what is meant to be one: nobody should have to find out why his is not there.
+
+    Raises:
+        BadRecipe: the folder is none, or is a recipe's own.
+    """
     if not folder.is_dir():
         raise BadRecipe(f"PENELOPE_RECIPES names {folder}, which is no folder")
+    if any(file.is_file() for file in _meant(folder)):
+        raise BadRecipe(
+            f"PENELOPE_RECIPES names {folder}, which is a recipe's own folder: name the one around it"
+        )
     for below in sorted(folder.iterdir()):
-        file = below / FILE_NAME
-        if NAME.fullmatch(below.name) and file.is_file():
-            yield file
+        if below.is_dir() and not below.name.startswith("."):
+            yield from sorted(file for file in _meant(below) if file.is_file())
+
+
+def _meant(folder: Path) -> Iterator[Path]:
+    return (file for file in folder.iterdir() if file.name.lower() in _MEANT)
 
 
 def _name_line(one: Read) -> int:
