@@ -20,7 +20,6 @@ from penelope.runs.recipes.reading import Read, read
 from penelope.runs.recipes.templates import Runner, thread_runner
 from penelope.runs.recipes.work import RecipeWork
 
-
 _MEANT: Final = frozenset({FILE_NAME.lower(), FILE_NAME.lower().replace(".yaml", ".yml")})
 
 
