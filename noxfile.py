@@ -216,7 +216,8 @@ def tests(session: nox.Session) -> None:
         "--ignore=tests/test_docs.py",
         "--ignore=tests/test_receiving.py",
     )  # the docs have a session of their own
-    chosen = session.posargs or (everything if session.python == OLDEST else FAST)
+    again = (*FAST, "--hypothesis-profile=again")  # with a fifth of the examples
+    chosen = session.posargs or (everything if session.python == OLDEST else again)
     # Most of the time goes into waiting for browsers and clocks: three at once (four take longer on two cores); a file
     # in one place, so that what its tests share is started once.
     LAST_FAILED.unlink(missing_ok=True)

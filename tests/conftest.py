@@ -21,6 +21,8 @@ settings.register_profile(
     database=DirectoryBasedExampleDatabase(TESTS.parent / ".cache" / "hypothesis"),
 )
 settings.load_profile("penelope")
+# For a second Python: the first has looked for the counterexample, this one for what the interpreter makes of it.
+settings.register_profile("again", settings.get_profile("penelope"), max_examples=8)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

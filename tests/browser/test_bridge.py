@@ -319,23 +319,28 @@ def test_a_crossing_after_trios_end_is_refused() -> None:
 
 
 async def test_a_blocking_body_does_not_stop_trio() -> None:
+    """Trio works all the time that the body blocks. How late a machine under load is, is not what this is about."""
+    blocked: list[float] = []
+
     async def body() -> str:
+        blocked.append(time.monotonic())
         time.sleep(0.5)  # noqa: ASYNC251 - the fault that is tried
+        blocked.append(time.monotonic())
         return "woke"
 
     async with open_thread() as thread, trio.open_nursery() as nursery:
-        gaps: list[float] = []
+        ticks: list[float] = []
 
         async def tick() -> None:
             while True:
-                before = trio.current_time()
                 await trio.sleep(0.01)
-                gaps.append(trio.current_time() - before)
+                ticks.append(time.monotonic())
 
         nursery.start_soon(tick)
         assert "woke" == await thread.run(body)
         nursery.cancel_scope.cancel()
-        assert max(gaps) < 0.2
+        began, ended = blocked
+        assert {0, 1, 2} == {int(3 * (at - began) / (ended - began)) for at in ticks if began < at < ended}
 
 
 async def test_a_stall_is_warned_of_once_with_the_plugins_name_and_stack(

@@ -104,9 +104,10 @@ def hands(both: Hands) -> Hands:
 
 
 @pytest.fixture
-def form(hands: Hands) -> Hands:
-    hands.show(FORM)
-    return hands
+def form(both: Hands) -> Hands:
+    """On the form, a new document; by way of none."""
+    both.show(FORM)
+    return both
 
 
 def size_of(png: bytes) -> tuple[int, int]:
@@ -116,12 +117,12 @@ def size_of(png: bytes) -> tuple[int, int]:
 
 class TestOfAll:
     @pytest.mark.parametrize("name", sorted(PRIMITIVES))
-    def test_an_unknown_option_is_named(self, hands: Hands, name: str) -> None:
-        assert "parameter wait_untl is unknown" in hands.refused(400, name, wait_untl="load")
+    def test_an_unknown_option_is_named(self, both: Hands, name: str) -> None:
+        assert "parameter wait_untl is unknown" in both.refused(400, name, wait_untl="load")
 
     @pytest.mark.parametrize("timeout_ms", [0, -1, 600_001, "soon", None])
-    def test_a_time_out_is_a_number_above_0(self, hands: Hands, timeout_ms: object) -> None:
-        assert "parameter timeout_ms" in hands.refused(400, "text", timeout_ms=timeout_ms)
+    def test_a_time_out_is_a_number_above_0(self, both: Hands, timeout_ms: object) -> None:
+        assert "parameter timeout_ms" in both.refused(400, "text", timeout_ms=timeout_ms)
 
     @pytest.mark.parametrize(
         ("name", "more"),
@@ -139,8 +140,8 @@ class TestOfAll:
             said = form.refused(400, name, selector=".twin", strict=True, timeout_ms=2000, **more)
             assert "strict mode violation" in said
 
-    def test_a_page_that_is_not_there(self, hands: Hands) -> None:
-        assert 404 == hands.client.post("/api/v1/nope/text", json={}).status_code
+    def test_a_page_that_is_not_there(self, both: Hands) -> None:
+        assert 404 == both.client.post("/api/v1/nope/text", json={}).status_code
 
 
 class TestMoving:

@@ -124,7 +124,7 @@ class TestJobs:
     async def test_run_is_a_call_that_nothing_loses(self, played: Play) -> None:
         async def scenario(client: Any) -> Any:
             quick = await client.run("main", "tested/echo", {"value": [1]}, result=Echoed)
-            slow = await client.run("main", "tested/steps", {"seconds": 1.5}, timeout_s=20)
+            slow = await client.run("main", "tested/steps", {"seconds": 0.5}, timeout_s=20)
             return quick, slow
 
         assert (Echoed(value=[1]), {}) == await played(scenario)
@@ -133,7 +133,7 @@ class TestJobs:
         async def scenario(client: Any) -> Any:
             job = await client.start("main", "tested/steps", {"seconds": 60}, ttl=30)
             try:
-                return await job.wait(timeout_s=1.5)
+                return await job.wait(timeout_s=1)
             except StillRunning as exc:
                 return exc.job, (await job.cancel()).state
 
@@ -159,7 +159,7 @@ class TestJobs:
 
     async def test_events_to_the_end(self, played: Play) -> None:
         async def scenario(client: Any) -> Any:
-            job = await client.start("main", "tested/steps", {"seconds": 2, "note": "half of it"}, ttl=30)
+            job = await client.start("main", "tested/steps", {"seconds": 0.6, "note": "half of it"}, ttl=30)
             return [event async for event in job.events()]
 
         state, progress, end = await played(scenario)
@@ -173,7 +173,7 @@ class TestJobs:
 
     async def test_who_leaves_the_events_disturbs_nobody(self, played: Play) -> None:
         async def scenario(client: Any) -> Any:
-            job = await client.start("main", "tested/steps", {"seconds": 1.5}, ttl=30)
+            job = await client.start("main", "tested/steps", {"seconds": 0.6}, ttl=30)
             async with job.events() as events:
                 first = await anext(aiter(events))
             return first.kind, (await job.wait()).state

@@ -22,6 +22,8 @@ from tests.io.jobs_made import KEY, ended
 from tests.io.receivers import Receiver
 from tests.io.waiting import until
 
+GIVEN_S = 3.0
+
 # A POST that is cut off leaves generators of httpx's to the garbage collector, which Trio remarks upon.
 pytestmark = pytest.mark.filterwarnings("ignore:Async generator 'http:ResourceWarning")
 
@@ -230,10 +232,14 @@ async def test_a_body_that_drips_after_a_200_is_delivered(
     assert (Verdict.DELIVERED, None) == (attempt.verdict, attempt.error)
 
 
-async def test_ten_seconds_are_all_that_a_post_gets(
-    client: httpx.AsyncClient, new_receiver: NewReceiver
+async def test_its_time_is_all_that_a_post_gets(
+    client: httpx.AsyncClient, new_receiver: NewReceiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """J33, J35: one that hangs, one whose headers drip, one that never reads 8 MB; each fails at 10 s."""
+    """J33, J35: one that hangs, one whose headers drip, one that never reads 8 MB; each fails at once when it is over.
+
+    That it is 10 s, tests/spec has on the mock clock; here it is 3 s.
+    """
+    monkeypatch.setattr(delivery, "WEBHOOK_TIMEOUT_S", GIVEN_S)
     ends: dict[str, tuple[float, Attempt]] = {}
 
     async def run(name: str, receiver: Receiver, result: object = None) -> None:
@@ -246,8 +252,8 @@ async def test_ten_seconds_are_all_that_a_post_gets(
         posting.start_soon(run, "drips", await new_receiver(receivers.drip_headers))
         posting.start_soon(run, "never reads", await new_receiver(None), "x" * 8_000_000)
     for name, (took, attempt) in ends.items():
-        assert WEBHOOK_TIMEOUT_S - 0.1 < took < WEBHOOK_TIMEOUT_S + 1.5, name
-        assert (Verdict.RETRY, "no answer within 10 s") == (attempt.verdict, attempt.error), name
+        assert GIVEN_S - 0.1 < took < GIVEN_S + 1.5, name
+        assert (Verdict.RETRY, "no answer within 3 s") == (attempt.verdict, attempt.error), name
     assert 3 == len(ends)
 
 

@@ -18,6 +18,7 @@ from penelope.demo.curl import Request, preamble
 from penelope.demo.serving import free_port
 from penelope.demo.show import shortened
 from penelope.demo.webhook import Delivery, serve_receiver, verify
+from tests.io.waiting import until
 
 KEY = 'a key\'s "worth" of $HOME'
 
@@ -135,12 +136,13 @@ async def test_leaving_the_block_ends_a_worker_that_ignores_the_signal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deaf = tmp_path / "deaf"
-    deaf.write_text("#!/bin/sh\ntrap '' TERM\nsleep 300 &\nwhile :; do sleep 0.1; done\n")
+    is_deaf = tmp_path / "is deaf"
+    deaf.write_text(f"#!/bin/sh\ntrap '' TERM\nsleep 300 &\n: > '{is_deaf}'\nwhile :; do sleep 0.1; done\n")
     deaf.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(deaf))
     monkeypatch.setattr("penelope.demo.child.STOP_S", 0.5)
     async with open_worker(key="k" * 24, port=1, site="http://127.0.0.1:1", home=tmp_path) as worker:
-        await trio.sleep(0.3)
+        await until(is_deaf.exists)  # before, the signal would end it
         family = [psutil.Process(worker.pid), *psutil.Process(worker.pid).children(recursive=True)]
 
     assert len(family) >= 2

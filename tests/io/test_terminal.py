@@ -251,9 +251,9 @@ class TestWithoutAWorker:
 
 class TestTree:
     async def at_work(self, client: httpx.AsyncClient, nursery: trio.Nursery) -> str:
-        """A job on `main` for 10 s, and a call in line behind it; the job's id."""
+        """A job on `main` for some seconds, and a call in line behind it; the job's id."""
         path = "/api/v1/main/plugin/tested"
-        started = await client.get(f"{path}/steps?seconds=6&note=half", headers={"X-Result-Ttl": "1"})
+        started = await client.get(f"{path}/steps?seconds=4&note=half", headers={"X-Result-Ttl": "1"})
         assert 202 == started.status_code
         nursery.start_soon(client.get, f"{path}/look")
         job_id: str = started.json()["job_id"]
