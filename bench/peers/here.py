@@ -93,6 +93,11 @@ def posted(
         return answer.headers, answer.read()
 
 
+def deleted(url: str) -> None:
+    with urllib.request.urlopen(urllib.request.Request(url, method="DELETE"), timeout=START_S) as answer:
+        answer.read()
+
+
 def wait_for(url: str) -> None:
     """Until something answers there, whatever it is."""
     deadline = time.monotonic() + START_S
