@@ -21,7 +21,8 @@ class Entry:
         far: how far it is.
         scope: of its work; cancelled when its client cancels it.
         cancelled: its client did.
-        not_before: Trio's time; a run that was put back waits a moment.
+        outrun: it was put back since somebody else had its page first: it may try another at once.
+        not_before: Trio's time; a run that was put back for another reason waits a moment.
         over: set once it has ended, or the worker stopped before it did.
     """
 
@@ -30,6 +31,7 @@ class Entry:
     far: Far = field(default_factory=Far)
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     cancelled: bool = False
+    outrun: bool = False
     not_before: float = 0.0
     over: trio.Event = field(default_factory=trio.Event)
     _end: tuple[str, bytes] | None = None

@@ -9,7 +9,15 @@ import structlog
 import trio
 
 from penelope import jsontext
-from penelope.errors import BadParameter, PenelopeError, StoreBusy, StoreFull
+from penelope.errors import (
+    BadParameter,
+    LeaseHeld,
+    PageBusy,
+    PageMissing,
+    PenelopeError,
+    StoreBusy,
+    StoreFull,
+)
 from penelope.jobs.supervisor import Parts
 from penelope.pages.claim import Holder
 from penelope.pages.driver import Tab
@@ -71,7 +79,7 @@ class RunRunner:
         entry.close()
 
     async def _on_page(self, entry: Entry, place: str) -> bool:
-        run, claimed = entry.run, False
+        run, claimed, entry.outrun = entry.run, False, False
         holder = Holder(what=run.agent_id, job_id=run.run_id, since=self._clock.now())
         try:
             page = await self._places.open(place)
@@ -86,6 +94,7 @@ class RunRunner:
         except PenelopeError as error:
             if claimed:
                 raise
+            entry.outrun = isinstance(error, PageBusy | LeaseHeld | PageMissing)
             log.info("run put back", run_id=run.run_id, page_id=place, error=error.message)
             return False
 

@@ -349,7 +349,8 @@ class Runs:
         if entry.cancelled:  # meanwhile
             await self._end_queued(entry)
             return
-        entry.not_before = trio.current_time() + AGAIN_S
+        # One that was outrun finds its page taken now: it gets another, or is told when that one is free.
+        entry.not_before = 0.0 if entry.outrun else trio.current_time() + AGAIN_S
         self._enqueue(entry)
 
 

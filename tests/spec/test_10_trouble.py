@@ -78,6 +78,26 @@ class TestPages:
         life.driver.refuse_tab = None
         assert "succeeded" == (await ended(life, run_id, 3))["status"]
 
+    async def test_one_whose_page_somebody_else_had_first_gets_another_at_once(
+        self, life: Life, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Nor do those behind it wait: calls that keep one page busy must not hold up the queue."""
+        real, tried = life.worker.runs._places.open, 0
+
+        async def open_(name: str) -> Any:
+            nonlocal tried
+            tried += 1
+            if tried == 1:
+                await life.start("work", page_id=name, ttl=60, seconds=20)
+            return await real(name)
+
+        monkeypatch.setattr(life.worker.runs._places, "open", open_)
+        run_ids = [await submitted(life) for _ in range(3)]
+        began = trio.current_time()
+        for run_id in run_ids:
+            assert "main" != (await result(life, run_id))["result"]["page_id"]
+        assert trio.current_time() - began < 0.5
+
     async def test_a_cancel_while_its_page_is_opened(self, life: Life) -> None:
         life.driver.open_takes_s = 2
         life.driver.refuse_tab = CallFailed("not now")
