@@ -28,6 +28,7 @@ JOBS_PER_S = 2.0
 SAMPLES = 120
 JUDGED_MIN = 30.0  # shorter runs are told and not judged: jobs are still piling up
 LAST_POSTS_S = 15.0
+ADDED = "; held against what the second half adds"
 MIB = soak.MIB
 WHAT = {
     **soak.WHAT,
@@ -152,7 +153,8 @@ def _rows(samples: Sequence[soak.Sample], played: Played, minutes: float) -> Ite
         if minutes >= JUDGED_MIN and key in FLAT:
             aim = Aim(more, "<", FLAT[key][0], FLAT[key][1])
         most = max(sample.taken[key] for sample in samples)
-        yield Row(what, told, f"the second half added {more:+,.2f}; {most:,.0f} at most", aim)
+        name = f"{what}{ADDED}" if aim else what
+        yield Row(name, told, f"the second half added {more:+,.2f}; {most:,.0f} at most", aim)
     lost = played.good - played.arrived
     yield Row(
         "jobs to the good receiver, and POSTs that arrived there",
