@@ -98,7 +98,7 @@ def _commits(run: Run) -> Iterator[Section]:
 
 
 def _ends(run: Run) -> Iterator[Section]:
-    yield ends.measure(run.folder, jobs=run.few(60, 10), looks=run.few(15, 3))
+    yield ends.measure(run.folder, jobs=run.few(40, 10), looks=run.few(12, 3))
 
 
 def _birth(run: Run) -> Iterator[Section]:

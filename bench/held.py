@@ -49,9 +49,10 @@ def measure(folder: Path, client: Client, *, rounds: int) -> Section:
                 if not number:  # it warms up
                     side.taken.clear()
         counted = [side.worker.get("/activity")["jobs_held"] for side in sides]
+    for side in sides:
+        side.note(SWEEP, *_sweeps_ms(side.folder / "store" / "penelope.db"))
     for _ in range(RESTARTS):
         for side in sides:
-            side.note(SWEEP, *_sweeps_ms(side.folder / "store" / "penelope.db"))
             with worker(side.folder) as again:
                 side.note(RESTART, again.ready_s * 1000)
     rows = [_row(what, sides) for what in (START, POLL, LIST, SWEEP, RESTART)]
