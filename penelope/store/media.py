@@ -2,7 +2,7 @@
 
 The files lie in the store's media folder under names of their own; a row says what a file is and until when it stays.
 A file is on disk, synced, before its row is; a row goes before its file does: what a crash leaves of either alone is
-removed at the next start.
+removed at the next start. A cancel leaves nothing alone: the two steps are one to it.
 
 Source: contract, section 6.
 """
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 import structlog
+import trio
 
 from penelope.clock import Clock
 from penelope.errors import CallFailed, Conflict, MediaFull, PluginFailed, StoreFull
@@ -132,7 +133,8 @@ class MediaStore:
         name = secrets.token_hex(16)
         try:
             await self._run(lambda: _write_file(self._folder / name, source))
-            return await self._insert(name, safe_name(filename), content_type, size, job_id)
+            with trio.CancelScope(shield=True):  # else a committed row could lose its file
+                return await self._insert(name, safe_name(filename), content_type, size, job_id)
         except (OSError, StoreFull) as exc:
             self._undo(name, size)
             raise _not_kept(exc) from exc
@@ -198,20 +200,24 @@ class MediaStore:
         )
         if not waiting:
             return 0
-        gone = await self._database.write(
-            lambda c: [tuple(row) for row in c.execute(_EXPIRED, {"now": now}).fetchall()]
-        )
-        for token, *_ in gone:
-            self._sent.pop(token, None)
-        await self._dropped([(name, size) for _, name, size in gone])
+        with trio.CancelScope(shield=True):  # else files would outlive their rows
+            gone = await self._database.write(
+                lambda c: [tuple(row) for row in c.execute(_EXPIRED, {"now": now}).fetchall()]
+            )
+            for token, *_ in gone:
+                self._sent.pop(token, None)
+            await self._dropped([(name, size) for _, name, size in gone])
         return len(gone)
 
     async def _consume(self, token: str) -> None:
         self._sent.pop(token, None)
-        gone = await self._database.write(
-            lambda c: [(row["file"], row["size"]) for row in c.execute(_CONSUME, {"token": token}).fetchall()]
-        )
-        await self._dropped(gone)
+        with trio.CancelScope(shield=True):  # see `sweep`
+            gone = await self._database.write(
+                lambda c: [
+                    (row["file"], row["size"]) for row in c.execute(_CONSUME, {"token": token}).fetchall()
+                ]
+            )
+            await self._dropped(gone)
 
     async def _dropped(self, gone: list[tuple[str, int]]) -> None:
         self.unclaimed -= sum(size for _, size in gone)
