@@ -134,13 +134,14 @@ class MediaStore:
         try:
             await self._run(lambda: _write_file(self._folder / name, source))
             with trio.CancelScope(shield=True):  # else a committed row could lose its file
-                return await self._insert(name, safe_name(filename), content_type, size, job_id)
+                link = await self._insert(name, safe_name(filename), content_type, size, job_id)
         except (OSError, StoreFull) as exc:
             self._undo(name, size)
             raise _not_kept(exc) from exc
         except BaseException:
             self._undo(name, size)
             raise
+        return link
 
     def _undo(self, name: str, size: int) -> None:
         self.unclaimed -= size

@@ -13,6 +13,7 @@ import trio
 from penelope.clock import Clock
 from penelope.errors import MediaFull
 from penelope.store.database import Database, Runner, open_database, thread_runner
+from penelope.store.folders import make_folder
 from penelope.store.media import MEDIA_KEEP_S, MediaStore
 
 STEPS = 8  # more than any of these takes
@@ -75,7 +76,7 @@ class Folder:
 @asynccontextmanager
 async def folder(tmp_path: Path) -> AsyncGenerator[Folder]:
     runner = Cancelling()
-    tmp_path.mkdir()
+    make_folder(tmp_path)
     async with open_database(tmp_path / "penelope.db", run=runner) as database:
         there: Any = None
         clock = Clock(lambda: there.wall if there else 1_800_000_000.0)
