@@ -10,7 +10,7 @@ LOOK_AGAIN_S, AT_LAST_S = (
 )  # who has waited for long can wait so much longer: most looks cost a request
 
 
-async def until(condition: Callable[[], bool | Awaitable[bool]], within_s: float = 10.0) -> None:
+async def until(condition: Callable[[], bool | Awaitable[bool]], within_s: float = 20.0) -> None:
     """Return once the condition holds.
 
     Raises:
