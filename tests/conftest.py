@@ -27,9 +27,27 @@ settings.register_profile("again", settings.get_profile("penelope"), max_example
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        folder = item.path.relative_to(TESTS).parts[0]
+        folder = _folder(item.path)
         if folder in FOLDERS:
             item.add_marker(folder)
+    order = _order(list(dict.fromkeys(item.path for item in items)))
+    items.sort(key=lambda item: order[item.path])
+
+
+def _folder(path: Path) -> str:
+    return path.relative_to(TESTS).parts[0]
+
+
+def _order(paths: list[Path]) -> dict[Path, tuple[int, float]]:
+    """Where each file stands, for processes that take one after the other: few long tests first, many short ones last,
+    so that in the end no process works alone; and by turns what needs a browser's CPU and what mostly waits.
+    """
+    order = {}
+    for folder in {_folder(path) for path in paths}:
+        files = [path for path in paths if _folder(path) == folder]
+        stage = {"kill": 0, "io": 1, "browser": 1}.get(folder, 2)
+        order |= {path: (stage, number / len(files)) for number, path in enumerate(files)}
+    return order
 
 
 def pytest_unconfigure() -> None:
