@@ -42,7 +42,7 @@ def _order(paths: list[Path]) -> dict[Path, tuple[int, float]]:
     """Where each file stands, for processes that take one after the other: few long tests first, many short ones last,
     so that in the end no process works alone; and by turns what needs a browser's CPU and what mostly waits.
     """
-    order = {}
+    order: dict[Path, tuple[int, float]] = {}
     for folder in {_folder(path) for path in paths}:
         files = [path for path in paths if _folder(path) == folder]
         stage = {"kill": 0, "io": 1, "browser": 1}.get(folder, 2)
