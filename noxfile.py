@@ -145,6 +145,7 @@ def _asynchronous_is_clean(session: nox.Session) -> bool:
         session, "flake8", *news
     ):
         return False
+    CLEAN.parent.mkdir(exist_ok=True)
     CLEAN.write_text("\n".join(digests.values()), "utf-8")
     return True
 
