@@ -81,6 +81,8 @@ def blocks(records: Mapping[str, Record], ordered: Iterable[str], plots: str) ->
 def _block(record: Record, plots: str) -> str:
     before, after = record.load
     lines = [
+        f"**{record.section.title}**",
+        "",
         *table(record.section.rows),
         "",
         *(f"![{record.section.title}]({plots}/{name})\n" for name in record.section.plots),

@@ -163,6 +163,7 @@ def test_the_goals_come_in_the_order_of_the_page() -> None:
 def test_a_block_tells_its_command_load_and_plot() -> None:
     block = page.blocks({"polls": made("polls", Row("x", "1"))}, [], "plots")["polls"]
 
+    assert block.startswith("**Polls**\n\n| | measured | spread |\n")
     assert "| x | 1 |" in block
     assert "![Polls](plots/a.svg)" in block
     assert "`nox -s bench`, 2026-11-29 23:50 UTC, load 0.1 before and 1.9 after. 2 cores." in block
