@@ -26,6 +26,7 @@ PAGES = ("main", "soak-1", "soak-2", "soak-3")
 BAD = ("answers 500", hostile.NOBODY, "hangs", "resets", "redirects")
 JOBS_PER_S = 2.0
 SAMPLES = 120
+LEAST_S = 5.0  # between two samples, which are half a second of work themselves
 JUDGED_MIN = 30.0  # shorter runs are told and not judged: jobs are still piling up
 LAST_POSTS_S = 15.0
 ADDED = "; held against what the second half adds"
@@ -72,6 +73,10 @@ def measure(folder: Path, *, minutes: float) -> Section:
                 _start(one, url, good, bad, played)
                 time.sleep(max(0.0, 1 / JOBS_PER_S - (time.monotonic() - now)))
             samples.append(soak.Sample("minutes", at / 60, _taken(one, folder)))
+        if not (played.good and played.bad):
+            raise SystemExit(
+                "no jobs were begun: the machine has no time for them, or the minutes are too few"
+            )
         until = time.monotonic() + LAST_POSTS_S
         while played.arrived < played.good and time.monotonic() < until:
             time.sleep(0.1)
@@ -102,7 +107,7 @@ def _receivers(stack: ExitStack, folder: Path, played: Played) -> tuple[str, Ite
 
 def _moments(minutes: float) -> Iterator[float]:
     """When to look, seconds from the beginning."""
-    every = max(1.0, minutes * 60 / SAMPLES)
+    every = max(LEAST_S, minutes * 60 / SAMPLES)
     at = 0.0
     while at <= minutes * 60:
         yield at

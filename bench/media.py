@@ -129,7 +129,7 @@ def made(path: Path, mib: int) -> tuple[Path, str]:
 
 
 def handed_over(one: Worker, path: Path) -> str:
-    return str(one.post("/main/plugin/bench/file", {"path": str(path)})["media"]["url"])
+    return str(one.post("/main/plugin/bench/given", {"path": str(path)})["file"]["url"])
 
 
 def asked(

@@ -1,4 +1,4 @@
-"""A plugin that hands a large file over: what is left of a download is the worker, and whatever passes it on."""
+"""Plugins that hand a large file over: what is left of a download is the worker, and whatever passes it on."""
 
 from pathlib import Path
 
@@ -21,3 +21,9 @@ async def file(call: Call, folder: str, mib: int) -> Made:
     with path.open("wb") as made:
         made.truncate(mib * 2**20)
     return Made(file=await call.media(path, filename="zeros", content_type="application/octet-stream"))
+
+
+@plugin("bench/given")
+async def given(call: Call, path: str) -> Made:
+    """Hand over a file that is there."""
+    return Made(file=await call.media(Path(path), filename="given", content_type="application/octet-stream"))
