@@ -21,11 +21,12 @@ FOR_RUNS: Final = ("authorization", "x-api-key", *_BROWSERS)
 _CHALLENGE: Final = {"WWW-Authenticate": "Bearer"}
 
 
-def check_key(given: list[str], keys: Sequence[str]) -> None:
+def check_key(given: list[str], keys: Sequence[str], header: str = "Authorization") -> None:
     """Is the `Authorization` header (all of them) one of our keys as a bearer token? Compared in constant time.
 
     Args:
         keys: the current one, and during a rotation the previous one: else all clients would have to change at once.
+        header: that it came in, for the message.
 
     Raises:
         Unauthorized: no, or there is none.
@@ -36,7 +37,7 @@ def check_key(given: list[str], keys: Sequence[str]) -> None:
     sent = token.strip().encode("utf-8", "surrogateescape")
     same = sum(hmac.compare_digest(sent, key.encode()) for key in keys)  # all of them, whichever matches
     if len(given) > 1 or scheme.lower() != "bearer" or not same:
-        raise Unauthorized("the Authorization header does not carry the key", headers=_CHALLENGE)
+        raise Unauthorized(f"the {header} header does not carry the key", headers=_CHALLENGE)
 
 
 def check_key_for_runs(headers: Mapping[str, Sequence[str]], keys: Sequence[str], *, open_here: bool) -> None:
@@ -50,11 +51,11 @@ def check_key_for_runs(headers: Mapping[str, Sequence[str]], keys: Sequence[str]
     Raises:
         Unauthorized: no key, a wrong one, or a browser's request without one: a page that it shows can reach this port.
     """
-    given = list(headers["authorization"])
+    given, header = list(headers["authorization"]), "Authorization"
     if not given and (as_key := headers["x-api-key"]):
-        given = [f"Bearer {key}" for key in as_key]
+        given, header = [f"Bearer {key}" for key in as_key], "X-API-Key"
     if given or not open_here:
-        check_key(given, keys)
+        check_key(given, keys, header)
     elif any(headers[name] for name in _BROWSERS):
         raise Unauthorized("a browser's request needs the key", headers=_CHALLENGE)
 

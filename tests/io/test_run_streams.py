@@ -20,6 +20,7 @@ import trio
 
 from penelope.demo.serving import free_port
 from tests.io.conftest import NewWorker
+from tests.io.forks import ROOT
 from tests.io.waiting import until
 from tests.io.worker_process import KEY, WorkerProcess
 from tests.spec.stream import Events, viewing
@@ -180,7 +181,8 @@ async def test_a_plugin_that_says_much_is_not_slowed(new_worker: NewWorker, tmp_
 @pytest.fixture
 def nginx(tmp_path: Path) -> Iterator[Any]:
     """Starts an nginx before a worker, with its defaults but for a silence of 8 s instead of 60; its base URL."""
-    program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
+    folders = f"/usr/sbin:/usr/local/sbin:{ROOT / '.cache/nginx/usr/sbin'}"  # the last is script/test's
+    program = shutil.which("nginx") or shutil.which("nginx", path=folders)
     if program is None:
         pytest.skip("needs nginx (of the package nginx-light, say)")
     started: list[subprocess.Popen[bytes]] = []
