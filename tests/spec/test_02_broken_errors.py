@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import trio
 
 from penelope import Call, PluginError, errors, plugin
 from penelope.registry import Registry, read_plugin
@@ -81,7 +82,9 @@ async def test_an_exception_given_as_the_message_is_its_text(breaking: Life) -> 
 async def test_a_result_that_the_store_can_never_take_is_a_500(life: Life) -> None:
     """A job whose end cannot be written still ends, and no other job with it."""
     life.database._writer.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 100_000)
-    shown = await life.shown(await life.start("result", ttl=60, what="big"))
+    job_id = await life.start("result", ttl=60, what="big")
+    await trio.sleep(0.1)
+    shown = await life.shown(job_id)
     assert ("done", 500) == (shown["state"], shown["status"])
     assert "could not be stored" in shown["result"]["error"]
     assert 200 == (await life.call("echo")).status_code
