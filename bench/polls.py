@@ -11,10 +11,11 @@ from bench.processes import Client, Worker, cpu_s, line_of, process, worker
 
 CONNECTIONS = (1, 16)
 POLL, QUART, ASGI = "a poll", "an empty Quart-Trio route", "a bare Hypercorn/Trio answer"
+OWN = "the same on the worker's own connections"
 
 
 def measure(folder: Path, client: Client, *, rounds: int, seconds: float) -> Section:
-    """Each of the three at each number of connections, in rounds."""
+    """Each of them at each number of connections, in rounds."""
     rates: dict[tuple[str, int], list[float]] = {}
     times: list[float] = []
     costs: dict[tuple[str, int], list[float]] = {}
@@ -25,6 +26,7 @@ def measure(folder: Path, client: Client, *, rounds: int, seconds: float) -> Sec
             POLL: (one.process.pid, one.port),
             QUART: stack.enter_context(_floor("quart", folder)),
             ASGI: stack.enter_context(_floor("asgi", folder)),
+            OWN: stack.enter_context(_floor("connections", folder)),
         }
         path = _ended_job(one, client)
         for number in range(rounds + 1):  # the first warms up
@@ -50,7 +52,7 @@ def _rows(
     """`costs` are microseconds of the server's CPU per answer."""
     for connections in CONNECTIONS:
         at = f"at {connections} connection{'s' if connections > 1 else ''}"
-        for what in (ASGI, QUART, POLL):
+        for what in (ASGI, OWN, QUART, POLL):
             found = rates[what, connections]
             cost = f"{median(costs[what, connections]):.0f} µs of CPU each"
             yield Row(f"{what}, {at}", f"{rate(found)}, {cost}", spread_rate(found))

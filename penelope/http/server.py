@@ -1,4 +1,4 @@
-"""Hypercorn on connections of our own: its protocols as they are, at half of what its connections cost.
+"""Hypercorn on connections of our own: its protocols as they are, at little more than half of the cost of an answer.
 
 For each request Hypercorn starts a task, in a nursery of its own, that watches for the connection to fall idle, and it
 writes head and body apart: together as dear as all the rest of a small answer (`python -m bench --only polls` has both

@@ -82,12 +82,11 @@ def test_a_process_that_shares_it_does_not_keep_it(tmp_path: Path) -> None:
 
 
 def test_a_child_process_does_not_inherit_it(tmp_path: Path) -> None:
-    """Else a browser that outlives its worker would hold the store."""
-    with hold_store(tmp_path):
-        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], close_fds=False)
-    try:
-        with hold_store(tmp_path):
-            pass
-    finally:
-        child.kill()
-        child.wait()
+    """Else a browser that outlives a worker that was killed would hold the store."""
+    what = "import os; print([os.path.realpath(f'/proc/self/fd/{n}') for n in os.listdir('/proc/self/fd')])"
+    marker = tmp_path / "marker"
+    with hold_store(tmp_path), marker.open("w") as inherited:
+        os.set_inheritable(inherited.fileno(), True)  # what a child does inherit is seen
+        said = subprocess.check_output([sys.executable, "-c", what], close_fds=False, text=True)
+    assert str(marker) in said
+    assert "penelope.lock" not in said

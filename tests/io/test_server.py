@@ -28,7 +28,6 @@ class Served:
     port: int
     stop: trio.Event
     go_on: trio.Event
-    writes: list[bytes]
     asked: int = 0
     ended: trio.Event = field(default_factory=trio.Event)
 
@@ -49,9 +48,7 @@ def writes(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 
 
 @asynccontextmanager
-async def served(
-    writes: list[bytes], *, idle_s: float = 20.0, grace_s: float = 3.0
-) -> AsyncGenerator[Served]:
+async def served(*, idle_s: float = 20.0, grace_s: float = 3.0) -> AsyncGenerator[Served]:
     app = Front("served", static_folder=None)
 
     @app.get("/small")
@@ -94,7 +91,7 @@ async def served(
         there.ended.set()
 
     async with trio.open_nursery() as nursery:
-        there = Served(port.getsockname()[1], stop, trio.Event(), writes)
+        there = Served(port.getsockname()[1], stop, trio.Event())
         await nursery.start(run)
         yield there
         nursery.cancel_scope.cancel()
@@ -139,7 +136,7 @@ async def is_closed(stream: trio.SocketStream) -> bool:
 
 class TestWrites:
     async def test_a_small_answer_is_one_write(self, writes: list[bytes]) -> None:
-        async with served(writes) as there, await connect(there) as stream:
+        async with served() as there, await connect(there) as stream:
             for _ in range(3):
                 writes.clear()
                 assert b'{"success": true}' == await ask(stream, "/small")
@@ -147,19 +144,19 @@ class TestWrites:
                 assert [b"HTTP/1.1 200"] == [data[:12] for data in writes]
 
     async def test_an_answer_without_a_body_is_one_write(self, writes: list[bytes]) -> None:
-        async with served(writes) as there, await connect(there) as stream:
+        async with served() as there, await connect(there) as stream:
             await ask(stream, "/nothing")
             assert b"" != await ask(stream, "/small")  # the connection is in order
             assert [b"HTTP/1.1 204", b"HTTP/1.1 200"] == [data[:12] for data in writes]
 
     async def test_a_large_body_is_not_copied(self, writes: list[bytes]) -> None:
-        async with served(writes) as there, await connect(there) as stream:
+        async with served() as there, await connect(there) as stream:
             assert LARGE == len(await ask(stream, "/large"))
             await trio.sleep(0.02)
             assert [b"HTTP/1.1 200", b"1" * 12] == [data[:12] for data in writes]
 
     async def test_a_body_in_pieces_does_not_hold_its_head_back(self, writes: list[bytes]) -> None:
-        async with served(writes) as there, await connect(there) as stream:
+        async with served() as there, await connect(there) as stream:
             await stream.send_all(GET.format("/pieces").encode())
             with trio.fail_after(5):
                 assert (await received(stream)).endswith(b"\r\n\r\n")
@@ -172,7 +169,7 @@ class TestWrites:
     async def test_answers_to_requests_that_come_at_once_are_whole_and_in_order(
         self, writes: list[bytes]
     ) -> None:
-        async with served(writes) as there, await connect(there) as stream:
+        async with served() as there, await connect(there) as stream:
             paths = ["/small", "/nothing", "/large", "/small", "/none"] * 3
             await stream.send_all("".join(map(GET.format, paths)).encode())
             statuses: list[int] = []
@@ -197,31 +194,31 @@ class TestIdle:
     def soon(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(server, "REST_S", 0.05)
 
-    async def test_one_that_is_idle_is_closed(self, writes: list[bytes]) -> None:
-        async with served(writes, idle_s=0.1) as there, await connect(there) as stream:
+    async def test_one_that_is_idle_is_closed(self) -> None:
+        async with served(idle_s=0.1) as there, await connect(there) as stream:
             await ask(stream, "/small")
             assert await is_closed(stream)
 
-    async def test_one_that_never_asks_is_closed(self, writes: list[bytes]) -> None:
-        async with served(writes, idle_s=0.1) as there, await connect(there) as stream:
+    async def test_one_that_never_asks_is_closed(self) -> None:
+        async with served(idle_s=0.1) as there, await connect(there) as stream:
             assert await is_closed(stream)
 
-    async def test_one_with_a_request_is_not(self, writes: list[bytes]) -> None:
-        async with served(writes, idle_s=0.1) as there, await connect(there) as stream:
+    async def test_one_with_a_request_is_not(self) -> None:
+        async with served(idle_s=0.1) as there, await connect(there) as stream:
             await stream.send_all(GET.format("/slow").encode())
             await trio.sleep(0.5)
             there.go_on.set()
             assert b'"slow"' == await answer(stream)
             assert await is_closed(stream)
 
-    async def test_requests_at_every_moment_of_its_rest(self, writes: list[bytes]) -> None:
+    async def test_requests_at_every_moment_of_its_rest(self) -> None:
         """Before the watch sees that it is idle, as it does, and after: answered on the same connection."""
-        async with served(writes, idle_s=2.0) as there, await connect(there) as stream:
+        async with served(idle_s=2.0) as there, await connect(there) as stream:
             for number in range(40):
                 assert b'{"success": true}' == await ask(stream, "/small")
                 await trio.sleep(0.04 + 0.001 * number)
 
-    async def test_it_has_one_task(self, writes: list[bytes]) -> None:
+    async def test_it_has_one_task(self) -> None:
         class Spawned(trio.abc.Instrument):
             def __init__(self) -> None:
                 self.names: list[str] = []
@@ -229,7 +226,7 @@ class TestIdle:
             def task_spawned(self, task: trio.lowlevel.Task) -> None:
                 self.names.append(task.name)
 
-        async with served(writes) as there, await connect(there) as stream:
+        async with served() as there, await connect(there) as stream:
             await ask(stream, "/small")
             spawned = Spawned()
             trio.lowlevel.add_instrument(spawned)
@@ -238,8 +235,8 @@ class TestIdle:
             trio.lowlevel.remove_instrument(spawned)
         assert 10 * 3 == len(spawned.names), spawned.names  # the request, and Quart's two in it
 
-    async def test_nothing_stays_of_one_that_is_gone(self, writes: list[bytes]) -> None:
-        async with served(writes) as there:
+    async def test_nothing_stays_of_one_that_is_gone(self) -> None:
+        async with served() as there:
             before = trio.lowlevel.current_statistics().tasks_living
             for _ in range(5):
                 stream = await connect(there)
@@ -249,8 +246,8 @@ class TestIdle:
 
 
 class TestStop:
-    async def test_idle_connections_do_not_hold_it_up(self, writes: list[bytes]) -> None:
-        async with served(writes, grace_s=30.0) as there:
+    async def test_idle_connections_do_not_hold_it_up(self) -> None:
+        async with served(grace_s=30.0) as there:
             streams = [await connect(there) for _ in range(3)]
             await ask(streams[0], "/small")
             await ask(streams[1], "/small")
@@ -263,8 +260,8 @@ class TestStop:
                 assert await is_closed(stream)
                 await stream.aclose()
 
-    async def test_a_request_under_way_is_answered(self, writes: list[bytes]) -> None:
-        async with served(writes, grace_s=30.0) as there, await connect(there) as stream:
+    async def test_a_request_under_way_is_answered(self) -> None:
+        async with served(grace_s=30.0) as there, await connect(there) as stream:
             await stream.send_all(GET.format("/slow").encode())
             await until(lambda: there.asked == 1)
             there.stop.set()
@@ -274,16 +271,16 @@ class TestStop:
             with trio.fail_after(3):
                 await there.ended.wait()
 
-    async def test_one_that_does_not_end_is_cut_off(self, writes: list[bytes]) -> None:
-        async with served(writes, grace_s=0.3) as there, await connect(there) as stream:
+    async def test_one_that_does_not_end_is_cut_off(self) -> None:
+        async with served(grace_s=0.3) as there, await connect(there) as stream:
             await stream.send_all(GET.format("/slow").encode())
             await until(lambda: there.asked == 1)
             there.stop.set()
             with trio.fail_after(3):
                 await there.ended.wait()
 
-    async def test_nobody_can_connect_afterwards(self, writes: list[bytes]) -> None:
-        async with served(writes) as there:
+    async def test_nobody_can_connect_afterwards(self) -> None:
+        async with served() as there:
             there.stop.set()
             await there.ended.wait()
             with pytest.raises(OSError, match="attempts to connect"):

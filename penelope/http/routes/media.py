@@ -95,9 +95,8 @@ async def _stream(  # noqa: ASYNC900  # Quart closes the bodies that it sends
                 yield chunk  # noqa: ASYNC119  # as above
             if not left:
                 # It was handed over: it goes, whatever the client does now. Before the file is closed, which is where
-                # a client that hangs up as soon as it has everything would cut this off.
-                with trio.CancelScope(shield=True):
-                    await media.sent(file, start, stop)
+                # a client that hangs up as soon as it has everything would cut this off; the store's own step is whole.
+                await media.sent(file, start, stop)
     finally:
         if over is not None:
             over()
