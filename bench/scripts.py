@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+import random
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,11 +28,12 @@ def starts(port: int, key: str, at: int, order: dict[str, Any], tally: "Tally") 
     """Start a job on a page, wait for its end, rest, start the next; the milliseconds are those of the starts.
 
     `order` has `pages`, of which it works the one `at`, `rest` in seconds, and maybe `ttl` and the `count` of all
-    clients' jobs. Those who rest begin one after the other, not all at once.
+    clients' jobs. They rest so long on average, each at random for itself, as clients that know nothing of each other
+    do: with the same rest for all, those that met once would meet at each of their starts.
     """
-    page = order["pages"][at]
+    page, chance = order["pages"][at], random.Random(at)
     if order["rest"]:
-        yield float(order["rest"]) * at / len(order["pages"])
+        yield chance.expovariate(1 / order["rest"])
     path = f"/api/v1/{page}/plugin/bench/nothing"
     headers = {"X-Result-Ttl": order.get("ttl", "1")}
     start = request(port, key, {"method": "GET", "path": path, "headers": headers})
@@ -48,7 +50,7 @@ def starts(port: int, key: str, at: int, order: dict[str, Any], tally: "Tally") 
         wait = {"method": "GET", "path": said["status_url"], "headers": {"Prefer": "wait=30"}}
         yield request(port, key, wait)
         if order["rest"]:
-            yield float(order["rest"])
+            yield chance.expovariate(1 / order["rest"])
 
 
 @dataclass(slots=True)

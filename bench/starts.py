@@ -41,7 +41,8 @@ def measure(folder: Path, client: Client, *, rounds: int, seconds: float) -> Sec
             if number:
                 for sample, values in zip((commits, rested, pressed), found, strict=True):
                     sample.extend(values)
-    resting = f"{CLIENTS} clients on {CLIENTS} pages, each {REST_S * 1000:.0f} ms after its last job's end"
+    rest = f"{REST_S * 1000:.0f} ms on average"
+    resting = f"{CLIENTS} clients on {CLIENTS} pages, each at rest for {rest} after its last job's end"
     rows = (
         Row("a bare SQLite commit, WAL, `synchronous=FULL`", *_told(commits)),
         Row(f"from a start's request to its `202`: {resting}", *_told(rested), _aim(rested)),
