@@ -81,8 +81,8 @@ class Tab(Protocol):
 
     @property
     def cookies_noted(self) -> bool:
-        """Whether the last `run` ended with a read of the cookies: `Driver.noted_cookies` then has all that it did to
-        them. Immediate.
+        """Whether `Driver.noted_cookies` has all that the last `run` can have done to the cookies, or have heard of.
+        Immediate.
         """
         ...
 

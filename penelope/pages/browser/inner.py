@@ -69,6 +69,35 @@ def _refusing(send: Callable[..., Any]) -> Callable[..., Any]:
     return checked
 
 
+class Traffic:
+    """Attributes:
+    messages: between this side and the driver so far, both ways.
+    """
+
+    messages = 0
+
+
+def count_traffic(playwright: Playwright) -> Traffic | None:
+    """Count the messages from now on; None: this Playwright sends or hears in another way than is known here."""
+    connection: Any = getattr(getattr(playwright, "_impl_obj", None), "_connection", None)
+    names = ("send_message_to_server", "_send_message_to_server")
+    sends = [name for name in names if callable(getattr(connection, name, None))]
+    if not sends or not callable(getattr(connection, "dispatch", None)):
+        return None
+    traffic = Traffic()
+
+    def counted(function: Callable[..., Any]) -> Callable[..., Any]:
+        def passed(*args: Any, **kwargs: Any) -> Any:
+            traffic.messages += 1
+            return function(*args, **kwargs)
+
+        return passed
+
+    for name in (*sends, "dispatch"):
+        setattr(connection, name, counted(getattr(connection, name)))
+    return traffic
+
+
 def on_navigations(
     page: Any, event: Literal["response", "requestfailed"], handler: Callable[[Any], None]
 ) -> None:

@@ -18,7 +18,7 @@ from playwright.async_api import BrowserContext, CDPSession, Error, Page, Playwr
 from penelope.errors import StartError
 from penelope.pages.browser import persona
 from penelope.pages.browser.find import find_browser
-from penelope.pages.browser.inner import Listeners, quiet_listeners, refuse_gotos
+from penelope.pages.browser.inner import Listeners, Traffic, count_traffic, quiet_listeners, refuse_gotos
 from penelope.pages.browser.launch import (
     environment,
     launch_arguments,
@@ -35,6 +35,7 @@ CLOSE_S = 4.0  # the browser writes its profile
 STOP_S = 1.0
 START_S = 40.0  # over everything; Playwright's own limit for the browser is 30 s
 CRASH_HANDLER = "chrome_crashpad"  # it has a session of its own, and is nobody's child in the end
+READ_MESSAGES = 2  # of a read of the cookies: it is asked, and answered
 DEATH_S = 0.5  # from the end of a connection until its process is seen to have ended
 
 _T = TypeVar("_T")
@@ -53,6 +54,7 @@ class Session:
         ends: what ends a page that floods; of the pages that are watched.
         closing: what still goes on to remove what calls left: their own pages, routes of the context.
         listeners: to the context's events, our own; None until they are all there.
+        traffic: with the driver; None: it cannot be counted.
     """
 
     context: BrowserContext
@@ -71,6 +73,8 @@ class Session:
         self.unowned = 0  # pages that were opened and are on their way to their owner
         self.closing: set[asyncio.Future[None]] = set()
         self.listeners: Listeners | None = None
+        self.traffic: Traffic | None = None
+        self._quiet_at: int | None = None  # messages so far as the last read of the cookies ended
         self.ends: WeakKeyDictionary[Page, Callable[[], None]] = WeakKeyDictionary()
 
     @property
@@ -115,6 +119,7 @@ class Session:
                 self.driver = Process(loop.drivers[-1])
                 quiet_listeners(self._playwright)
                 refuse_gotos(self._playwright)
+                self.traffic = count_traffic(self._playwright)
                 await self._launch(options, self._playwright)
         except TimeoutError:
             raise StartError(f"the browser did not start within {START_S:g} s") from None
@@ -178,9 +183,18 @@ class Session:
             return []
         return [page for page in pages if page not in owned]
 
+    @property
+    def knows_cookies(self) -> bool:
+        """Whether the last read of the cookies told all that anybody on this side can know of by now: nothing was sent
+        to the browser since it was asked, and nothing was heard but its answer. Immediate.
+        """
+        return self.traffic is not None and self.traffic.messages == self._quiet_at
+
     async def cookies(self) -> str:
         """All cookies as a JSON array in a stable order."""
+        before = 0 if self.traffic is None else self.traffic.messages
         cookies = await self.context.cookies()
+        self._quiet_at = before + READ_MESSAGES  # with any other message in between there are more already
         ordered = sorted(
             cookies,
             key=lambda c: (

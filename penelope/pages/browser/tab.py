@@ -174,10 +174,13 @@ class PlaywrightTab:
             return result
 
     async def _note_cookies(self, live: Live) -> None:
-        """As the last step of a call that succeeded: asked for later, the thread would have to be woken once more.
+        """As the last step of a call that succeeded: asked for later, the thread would have to be woken once more. What
+        nobody has heard of since the last read, no client can have been told of: then nobody is asked.
         Asyncio-flavoured.
         """
-        if live.session.alive:
+        if live.session.knows_cookies:
+            self._noted = True
+        elif live.session.alive:
             self._noted = await answers(self._driver.read_cookies(live.session), COOKIES_S)
 
     async def _end(self, run: Run[Any]) -> None:

@@ -1,0 +1,133 @@
+"""Cookies are read when somebody can have heard of new ones, and at no other call's end. Contract, section 3."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from penelope.pages.browser.driver import PlaywrightDriver
+from penelope.pages.browser.inner import count_traffic
+from penelope.pages.browser.session import Session
+from penelope.pages.browser.tab import PlaywrightTab
+from tests.browser.browsers import evaluate, goto, opened, until
+from tests.browser.sites import Site, running_site
+
+LATER = "setTimeout(() => { document.cookie = 'late=1'; location.hash = 'there'; }, 300)"
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    with running_site() as site:
+        yield site
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """A number for each time that the browser is asked."""
+    asked: list[int] = []
+    ask = Session.cookies
+
+    async def counted(self: Session) -> str:
+        asked.append(len(asked))
+        return await ask(self)
+
+    monkeypatch.setattr(Session, "cookies", counted)
+    return asked
+
+
+async def nothing(tab: PlaywrightTab) -> None:
+    """A call that asks nothing of the browser."""
+
+    async def body(page: Any, _: object) -> str:
+        return str(page.url)
+
+    await tab.run(body, name="test/nothing")
+
+
+def noted(driver: PlaywrightDriver) -> list[str]:
+    return [cookie["name"] for cookie in json.loads(driver.noted_cookies or "[]")]
+
+
+async def test_a_call_that_touches_the_page_reads_them(tmp_path: Path, site: Site, reads: list[int]) -> None:
+    async with opened(tmp_path / "p") as (driver, tab):
+        await goto(tab, f"{site.url}/login")
+        assert (["kept", "session"], True, 1) == (noted(driver), tab.cookies_noted, len(reads))
+        await evaluate(tab, "document.cookie = 'third=3'")
+        assert (["kept", "session", "third"], 2) == (noted(driver), len(reads))
+
+
+async def test_a_call_that_asks_nothing_reads_nothing(tmp_path: Path, site: Site, reads: list[int]) -> None:
+    """Also where another page has been at work since, whose own call read them."""
+    async with opened(tmp_path / "p") as (driver, tab):
+        other = await driver.open_tab("other")
+        await goto(other, f"{site.url}/login")
+        before = len(reads)
+        for _ in range(5):
+            await nothing(tab)
+            assert tab.cookies_noted
+        assert before == len(reads)
+        assert ["kept", "session"] == noted(driver)
+
+
+async def test_what_a_page_does_by_itself_is_read_once_it_is_heard_of(
+    tmp_path: Path, site: Site, reads: list[int]
+) -> None:
+    """A plugin may see from the address alone that somebody is logged in by now."""
+    async with opened(tmp_path / "p") as (driver, tab):
+        await goto(tab, f"{site.url}/good")
+        await evaluate(tab, LATER)
+        assert [] == noted(driver)
+        await until(lambda: tab.url.endswith("#there"))
+        before = len(reads)
+        await nothing(tab)
+        assert (["late"], before + 1) == (noted(driver), len(reads))
+        await nothing(tab)
+        assert before + 1 == len(reads)
+
+
+async def test_a_read_that_failed_is_made_up_for_by_the_next_call(
+    tmp_path: Path, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def silent(self: Session) -> str:
+        await self.context.cookies()
+        raise TimeoutError
+
+    async with opened(tmp_path / "p") as (driver, tab):
+        with monkeypatch.context() as patch:
+            patch.setattr(Session, "cookies", silent)
+            await goto(tab, f"{site.url}/login")
+        assert (False, []) == (tab.cookies_noted, noted(driver))
+        await nothing(tab)
+        assert (True, ["kept", "session"]) == (tab.cookies_noted, noted(driver))
+
+
+async def test_two_at_once_leave_no_doubt_behind(tmp_path: Path, site: Site, reads: list[int]) -> None:
+    """Reads that overlap cannot tell what came between them: the next call's read does."""
+    async with opened(tmp_path / "p") as (driver, tab):
+        other = await driver.open_tab("other")
+        async with trio.open_nursery() as nursery:
+            for one, where in ((tab, "login"), (other, "good")):
+                nursery.start_soon(goto, one, f"{site.url}/{where}")
+        await nothing(tab)
+        before = len(reads)
+        await nothing(other)
+        assert before == len(reads)
+        assert ["kept", "session"] == noted(driver)
+
+
+def test_the_messages_of_a_playwright_that_sends_in_another_way_are_not_counted() -> None:
+    """Then the cookies are read after each call."""
+
+    class Connection:
+        def dispatch(self, message: object) -> None:
+            raise NotImplementedError
+
+    class Playwright:
+        _impl_obj = type("Impl", (), {"_connection": Connection()})()
+
+    for unknown in (Playwright(), object()):
+        assert count_traffic(unknown) is None  # type: ignore[arg-type]
+    assert {} == vars(Playwright._impl_obj._connection)
