@@ -12,12 +12,12 @@ from typing import Final
 
 import structlog
 import trio
-from quart_trio import QuartTrio
 
 from penelope.births import Births
 from penelope.clock import Clock
 from penelope.http import server
 from penelope.http.app import create_app
+from penelope.http.front import Front
 from penelope.http.serving import drop_connections, server_config
 from penelope.http.worker import Worker
 from penelope.jobs.dialling import refusal_now
@@ -128,7 +128,7 @@ def media_store(settings: Settings, database: Database, clock: Clock) -> MediaSt
     )
 
 
-async def serve(app: QuartTrio, port: socket.socket, supervisor: Supervisor, driver: Driver) -> None:
+async def serve(app: Front, port: socket.socket, supervisor: Supervisor, driver: Driver) -> None:
     """Serve until a signal, or a call that cannot be ended, asks for a stop and the calls are drained."""
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_stop_when_stuck, supervisor, driver, name="stuck watch")
@@ -138,7 +138,7 @@ async def serve(app: QuartTrio, port: socket.socket, supervisor: Supervisor, dri
 
 
 async def _serve_app(  # noqa: ASYNC128  # the server calls it
-    app: QuartTrio,
+    app: Front,
     port: socket.socket,
     supervisor: Supervisor,
     serving: trio.CancelScope,
@@ -159,6 +159,7 @@ async def _serve_app(  # noqa: ASYNC128  # the server calls it
             port,
             server_config(SERVER_GRACE_S),
             until=supervisor.drained.wait,
+            at_once=app.at_once,
             task_status=task_status,
         )
         serving.cancel(reason="the server is down")

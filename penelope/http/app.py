@@ -61,7 +61,7 @@ class PageConverter(BaseConverter):
     regex = rf"(?!(?:{'|'.join(sorted(RESERVED))})(?:/|$))[^/]+"
 
 
-def create_app(worker: Worker) -> QuartTrio:
+def create_app(worker: Worker) -> Front:
     """The app over a worker's parts."""
     app = Front("penelope", static_folder=None)
     app.config.update(
@@ -90,7 +90,8 @@ def create_app(worker: Worker) -> QuartTrio:
     ):
         app.register_blueprint(blueprint)
     _install_gates(app, worker)
-    app.short_way = ShortWay(worker)
+    app.short_way = short = ShortWay(worker)
+    app.at_once = short.at_once
     return app
 
 

@@ -19,6 +19,7 @@ from werkzeug.routing import MapAdapter
 
 from penelope.http.connection import SCOPE_KEY, Connection
 from penelope.http.streaming import Viewerless
+from penelope.http.whole import AtOnce
 from penelope.outcome import failure
 
 # The second is raised by Quart 0.23 and later (of Python 3.13 and later).
@@ -41,9 +42,11 @@ class Front(QuartTrio):
 
     Attributes:
         short_way: answers requests before the framework sees them, and says False of those that it left alone.
+        at_once: answers requests before the server reads them; see `server.serve`.
     """
 
     short_way: Callable[[Any, Send], Awaitable[bool]] | None = None
+    at_once: AtOnce | None = None
 
     async def asgi_app(self, scope: Any, receive: Receive, send: Send) -> None:
         match scope["type"]:

@@ -14,10 +14,11 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final
 
+import h11
 import trio
 from hypercorn.app_wrappers import ASGIWrapper
 from hypercorn.config import Config
-from hypercorn.events import Event, RawData
+from hypercorn.events import Closed, Event, RawData
 from hypercorn.trio.lifespan import Lifespan
 from hypercorn.trio.tcp_server import TCPServer
 from hypercorn.trio.worker_context import TrioSingleTask, WorkerContext
@@ -25,8 +26,11 @@ from hypercorn.typing import ConnectionState, TaskGroup
 from hypercorn.utils import repr_socket_addr
 from quart_trio import QuartTrio
 
+from penelope.http.whole import AtOnce
+
 JOINED_BYTES: Final = 64 * 1024  # a larger body is not copied to save a write
 REST_S: Final = 1.0
+RECEIVED_BYTES: Final = 64 * 1024
 
 
 async def serve(
@@ -35,12 +39,17 @@ async def serve(
     config: Config,
     *,
     until: Callable[[], Awaitable[object]],
+    at_once: AtOnce | None = None,
     task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve on a bound port, which is the server's own from now on, until `until` returns; requests that are under way
     then have `config.graceful_timeout` to end.
 
     Starts with the URL that it serves, once clients can connect.
+
+    Args:
+        at_once: answers a request that came in one piece before the server reads it; None, now or later: it is not
+            one to be answered so, and nothing of it was.
     """
     wrapped = ASGIWrapper(app)
     lifespan = Lifespan(wrapped, config, {})
@@ -54,7 +63,7 @@ async def serve(
             listener = trio.SocketListener(trio.socket.from_stdlib_socket(port))
 
             async def connected(stream: trio.SocketStream) -> None:
-                await _Connection(wrapped, config, context, ConnectionState({}), stream)
+                await _Connection(wrapped, config, context, stream, at_once)
 
             accept = partial(trio.serve_listeners, connected, [listener], handler_nursery=connections)
             async with trio.open_nursery() as accepting:
@@ -76,17 +85,50 @@ class _Connection(TCPServer):
         app: ASGIWrapper,
         config: Config,
         context: WorkerContext,
-        state: ConnectionState,
         stream: trio.SocketStream,
+        at_once: AtOnce | None,
     ) -> None:
-        super().__init__(app, config, context, state, stream)  # type: ignore[arg-type]  # it takes both kinds
+        super().__init__(app, config, context, ConnectionState({}), stream)  # type: ignore[arg-type]  # it takes both
+        self._at_once = at_once
         self._watch = _IdleWatch(context)
         self.idle_task = self._watch
         self._head = b""
 
     async def _read_data(self) -> None:
-        await super()._read_data()
+        data = b"-"
+        while data:
+            try:
+                data = bytes(await self.stream.receive_some(RECEIVED_BYTES))
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                break
+            if self._at_once is None or not self._at_rest() or not await self._answered(data, self._at_once):
+                await self.protocol.handle(RawData(data))
+        await self.protocol.handle(Closed())
         self._watch.end()
+
+    def _at_rest(self) -> bool:
+        """Would what comes now begin a request, which may be answered without an end of the connection?"""
+        protocol = self.protocol.protocol
+        reader = protocol.connection
+        return (
+            isinstance(reader, h11.Connection)
+            and reader.our_state is reader.their_state is h11.IDLE
+            and not reader.trailing_data[0]
+            and protocol.keep_alive_requests + 1 < self.config.keep_alive_max_requests
+            and not self.context.terminated.is_set()
+        )
+
+    async def _answered(self, data: bytes, at_once: AtOnce) -> bool:
+        answering = at_once(data)
+        if answering is None:
+            return False
+        await self._watch.stop()
+        answer = await answering
+        if answer is not None:
+            self.protocol.protocol.keep_alive_requests += 1
+            await super().protocol_send(RawData(answer.written(self.config.response_headers("h11"))))
+        await self._watch.restart(self._task_group, self._idle_timeout)
+        return answer is not None
 
     async def protocol_send(self, event: Event) -> None:
         """A head that a body follows is written with its beginning."""

@@ -1,4 +1,4 @@
-"""The polls of jobs and runs, which are most of what clients ask: answered without the framework, in half the time.
+"""The polls of jobs and runs, most of what clients ask: answered without the framework, at a third of its cost.
 
 The short way answers only a request that is plain and in order, and as the route would, to the byte (a test holds the
 two against each other). Any other (a header that it does not know what to do with, a wrong key, a job that is not
@@ -10,6 +10,7 @@ Source: contract, section 1, section 5 ("Polling"), section 10 (`GET /api/v1/run
 import re
 import secrets
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, Final
 
 import structlog
@@ -17,13 +18,16 @@ import trio
 
 from penelope import jsontext
 from penelope.errors import PenelopeError
-from penelope.http import auth, held
+from penelope.http import auth, held, whole
 from penelope.http.routes.runs import status_of
+from penelope.http.whole import Answer
 from penelope.http.worker import Worker
 from penelope.jobs import views
 
 # What Hypercorn says of HTTP/1.0 and 2 differs in more than the version.
 _VERSION: Final = "1.1"
+_BEGINS: Final = (b"GET /api/v1/jobs/", b"GET /api/v1/runs/")
+MOST_KNOWN: Final = 256
 _POLLED: Final = re.compile(r"/api/v1/(?:jobs/([0-9a-f]{16})|runs/(run_[0-9a-f]{12}))", re.ASCII)
 _READ: Final = frozenset({b"host", b"authorization", b"x-request-id"})
 # Each asks for something else than a plain answer, or says that a body comes.
@@ -32,58 +36,97 @@ _NOT_PLAIN: Final = frozenset({b"prefer", b"x-api-key", b"content-length", b"tra
 log = structlog.get_logger("penelope.http")
 
 
+@dataclass(frozen=True, slots=True)
+class Poll:
+    """A poll that is plain and in order. `request_id`: its client's name for it; None: it has none."""
+
+    path: str
+    job_id: str | None
+    run_id: str | None
+    request_id: str | None
+
+
 class ShortWay:
     """The polls of one worker."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
+        self._known: dict[bytes, Poll] = {}
 
     async def __call__(self, scope: Any, send: Callable[[Any], Awaitable[None]]) -> bool:
         """Answer the request. False: it is not one to be answered here, and nothing of it was."""
         if scope["method"] != "GET" or scope["query_string"] or scope["http_version"] != _VERSION:
             return False
-        polled = _POLLED.fullmatch(scope["path"])
-        given = None if polled is None else _plain(scope["headers"])
-        if polled is None or given is None:
+        poll = self._in_order(scope["path"], scope["headers"])
+        answer = None if poll is None else await self._answer(poll)
+        if answer is None:
             return False
-        began = self._worker.clock.now()
-        try:
-            request_id = self._admit(given)
-            body = await self._body(polled[1], polled[2])
-        except PenelopeError:
-            return False
-        if body is None:
-            return False
-        took = self._worker.clock.now() - began
-        log.info("request", method="GET", path=scope["path"], status=200, took_ms=round(took * 1000, 2))
         with trio.CancelScope(shield=True):  # as the server's own writes are
-            await send({"type": "http.response.start", "status": 200, "headers": _headers(body, request_id)})
-            await send({"type": "http.response.body", "body": body, "more_body": False})
+            await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
+            await send({"type": "http.response.body", "body": answer.body, "more_body": False})
         return True
 
-    def _admit(self, given: dict[bytes, str]) -> str:
-        """The checks before the route's own, in their order; the request's id.
+    def at_once(self, data: bytes) -> Awaitable[Answer | None] | None:
+        """The answer to a request that came whole, in one piece. None, now or later: it is not one to be answered here.
 
-        Raises:
-            PenelopeError: one of them refuses.
+        A poll is known again by its bytes. Who asks for a job again and again sends the same ones each time, and what
+        was found of them depends on them alone: that h11 takes them, the Host, the key. What is answered does not.
         """
+        poll = self._known.get(data) or self._read(data)
+        return None if poll is None else self._answer(poll)
+
+    def _read(self, data: bytes) -> Poll | None:
+        asked = whole.read(data) if data.startswith(_BEGINS) else None
+        if asked is None:
+            return None
+        poll = self._in_order(asked.target.decode("ascii"), asked.headers)
+        if poll is not None:
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
+            self._known[data] = poll
+        return poll
+
+    def _in_order(self, path: str, headers: Iterable[tuple[bytes, bytes]]) -> Poll | None:
+        """The poll of that path, if it is one that passes what comes before the route, in the order of its checks."""
+        polled = _POLLED.fullmatch(path)
+        given = None if polled is None else _plain(headers)
+        if polled is None or given is None:
+            return None
         settings = self._worker.settings
-        named = given.get(b"x-request-id")
-        request_id = auth.checked_request_id([] if named is None else [named]) or secrets.token_hex(8)
-        auth.check_host(given.get(b"host"), on_loopback=settings.on_loopback, hosts=settings.hosts)
-        key = given.get(b"authorization")
-        auth.check_key([] if key is None else [key], settings.keys)
+        try:
+            named = given.get(b"x-request-id")
+            request_id = auth.checked_request_id([] if named is None else [named])
+            auth.check_host(given.get(b"host"), on_loopback=settings.on_loopback, hosts=settings.hosts)
+            key = given.get(b"authorization")
+            auth.check_key([] if key is None else [key], settings.keys)
+        except PenelopeError:
+            return None
+        return Poll(path, polled[1], polled[2], request_id)
+
+    async def _answer(self, poll: Poll) -> Answer | None:
+        """None: there is nothing to show."""
+        clock = self._worker.clock
+        began = clock.now()
+        request_id = poll.request_id or secrets.token_hex(8)
         structlog.contextvars.clear_contextvars()
         structlog.contextvars.bind_contextvars(request_id=request_id)
         self._worker.touch()
-        return request_id
+        try:
+            body = await self._body(poll)
+        except PenelopeError:
+            return None
+        if body is None:
+            return None
+        took = clock.now() - began
+        log.info("request", method="GET", path=poll.path, status=200, took_ms=round(took * 1000, 2))
+        return Answer(200, _headers(body, request_id), body)
 
-    async def _body(self, job_id: str | None, run_id: str | None) -> bytes | None:
+    async def _body(self, poll: Poll) -> bytes | None:
         """What the poll shows; None: there is nothing to show."""
-        if job_id is not None:
-            job = await held.find(self._worker, job_id)
+        if poll.job_id is not None:
+            job = await held.find(self._worker, poll.job_id)
             return None if job is None else views.shown(job, self._worker.clock.now())
-        run = await self._worker.runs.get(run_id or "")
+        run = await self._worker.runs.get(poll.run_id or "")
         return None if run is None else jsontext.dumps(status_of(self._worker, run)).encode()
 
 

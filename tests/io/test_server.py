@@ -2,7 +2,7 @@
 
 import contextlib
 import socket
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,14 +11,17 @@ import pytest
 import trio
 from quart import Response
 
-from penelope.http import server
+from penelope.http import server, whole
 from penelope.http.envelope import json_response
 from penelope.http.front import Front
 from penelope.http.serving import server_config
+from penelope.http.whole import Answer
 from tests.io.waiting import until
 
 GET = "GET {} HTTP/1.1\r\nHost: localhost\r\n\r\n"
 LARGE = 300_000
+QUICK = (b"/quick", b"/waits", b"/left")
+AT_ONCE = Answer(200, [(b"content-type", b"application/json"), (b"content-length", b"7")], b'"quick"')
 
 
 @dataclass
@@ -29,7 +32,18 @@ class Served:
     stop: trio.Event
     go_on: trio.Event
     asked: int = 0
+    at_once: int = 0
     ended: trio.Event = field(default_factory=trio.Event)
+
+    def answer_at_once(self, data: bytes) -> Awaitable[Answer | None] | None:
+        asked = whole.read(data)
+        return self._quick(asked.target) if asked is not None and asked.target in QUICK else None
+
+    async def _quick(self, path: bytes) -> Answer | None:
+        self.at_once += 1
+        if path == b"/waits":
+            await self.go_on.wait()
+        return None if path == b"/left" else AT_ONCE
 
 
 @pytest.fixture
@@ -48,7 +62,8 @@ def writes(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 
 
 @asynccontextmanager
-async def served(*, idle_s: float = 20.0, grace_s: float = 3.0) -> AsyncGenerator[Served]:
+async def served(*, idle_s: float = 20.0, grace_s: float = 3.0, kept: int = 1000) -> AsyncGenerator[Served]:
+    """`kept`: how many requests a connection may have."""
     app = Front("served", static_folder=None)
 
     @app.get("/small")
@@ -83,11 +98,14 @@ async def served(*, idle_s: float = 20.0, grace_s: float = 3.0) -> AsyncGenerato
 
     config = server_config(grace_s)
     config.keep_alive_timeout = idle_s
+    config.keep_alive_max_requests = kept
     port = socket.create_server(("127.0.0.1", 0))
     stop = trio.Event()
 
     async def run(*, task_status: trio.TaskStatus[str]) -> None:  # noqa: ASYNC128  # the server calls it
-        await server.serve(app, port, config, until=stop.wait, task_status=task_status)
+        await server.serve(
+            app, port, config, until=stop.wait, at_once=there.answer_at_once, task_status=task_status
+        )
         there.ended.set()
 
     async with trio.open_nursery() as nursery:
@@ -108,6 +126,10 @@ async def ask(stream: trio.SocketStream, path: str) -> bytes:
 
 
 async def answer(stream: trio.SocketStream) -> bytes:
+    return (await head_and_body(stream))[1]
+
+
+async def head_and_body(stream: trio.SocketStream) -> tuple[bytes, bytes]:
     got = b""
     with trio.fail_after(10):
         while b"\r\n\r\n" not in got:
@@ -116,13 +138,20 @@ async def answer(stream: trio.SocketStream) -> bytes:
         length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r")[0] or 0)
         while len(body) < length:
             body += await received(stream)
-    return body
+    return head.lower(), body
 
 
 async def received(stream: trio.SocketStream) -> bytes:
     data = bytes(await stream.receive_some())
     assert data, "the connection is closed"
     return data
+
+
+async def settled() -> None:
+    """An answer has been written whole before the server is ready for the next request; what comes in between is not
+    answered at once.
+    """
+    await trio.sleep(0.02)
 
 
 async def is_closed(stream: trio.SocketStream) -> bool:
@@ -189,6 +218,83 @@ class TestWrites:
             assert LARGE == sizes[2]
 
 
+class TestAtOnce:
+    """What is answered before the server reads it."""
+
+    async def test_it_is_one_write_and_no_task(self, writes: list[bytes]) -> None:
+        async with served() as there, await connect(there) as stream:
+            tasks = Spawned()
+            trio.lowlevel.add_instrument(tasks)
+            for _ in range(3):
+                assert b'"quick"' == await ask(stream, "/quick")
+            trio.lowlevel.remove_instrument(tasks)
+            assert [b"HTTP/1.1 200"] * 3 == [data[:12] for data in writes]
+            assert [] == [name for name in tasks.names if "_IdleWatch" not in name]
+            assert 3 == there.at_once
+
+    async def test_it_comes_among_others_in_order(self) -> None:
+        async with served() as there, await connect(there) as stream:
+            for _ in range(3):
+                assert b'"quick"' == await ask(stream, "/quick")
+                assert b'{"success": true}' == await ask(stream, "/small")
+                assert LARGE == len(await ask(stream, "/large"))
+                await settled()
+            assert 3 == there.at_once
+
+    async def test_what_it_leaves_is_the_apps(self) -> None:
+        async with served() as there, await connect(there) as stream:
+            await stream.send_all(GET.format("/left").encode())
+            assert b"404" in (await head_and_body(stream))[0]
+            await settled()
+            assert b'"quick"' == await ask(stream, "/quick")
+            assert 2 == there.at_once
+
+    async def test_what_does_not_come_alone_is_the_apps(self) -> None:
+        """In two pieces, or behind another."""
+        async with served() as there, await connect(there) as stream:
+            data = GET.format("/quick").encode()
+            await stream.send_all(data[:20])
+            await trio.sleep(0.05)
+            await stream.send_all(data[20:])
+            assert b"404" in (await head_and_body(stream))[0]
+            await stream.send_all(GET.format("/slow").encode())
+            await until(lambda: there.asked == 1)
+            await stream.send_all(data)
+            await trio.sleep(0.05)
+            there.go_on.set()
+            assert b'"slow"' == await answer(stream)
+            assert b"404" in (await head_and_body(stream))[0]
+            assert 0 == there.at_once
+
+    async def test_it_counts_among_the_requests_that_a_connection_may_have(self) -> None:
+        async with served(kept=5) as there, await connect(there) as stream:
+            for _ in range(2):
+                await ask(stream, "/quick")
+                await ask(stream, "/small")
+            await stream.send_all(GET.format("/quick").encode())
+            assert b"\r\nconnection: close" in (await head_and_body(stream))[0]
+            assert await is_closed(stream)
+
+    async def test_a_client_that_leaves_leaves_nothing(self) -> None:
+        async with served() as there:
+            before = trio.lowlevel.current_statistics().tasks_living
+            for _ in range(3):
+                stream = await connect(there)
+                await stream.send_all(GET.format("/waits").encode())
+                await stream.aclose()
+            await until(lambda: there.at_once == 3)
+            there.go_on.set()
+            await until(lambda: trio.lowlevel.current_statistics().tasks_living == before)
+
+
+class Spawned(trio.abc.Instrument):
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def task_spawned(self, task: trio.lowlevel.Task) -> None:
+        self.names.append(task.name)
+
+
 class TestIdle:
     @pytest.fixture(autouse=True)
     def soon(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,14 +324,21 @@ class TestIdle:
                 assert b'{"success": true}' == await ask(stream, "/small")
                 await trio.sleep(0.04 + 0.001 * number)
 
+    async def test_one_that_is_answered_at_once_is_not_and_then_it_is(self) -> None:
+        async with served(idle_s=0.1) as there, await connect(there) as stream:
+            await stream.send_all(GET.format("/waits").encode())
+            await trio.sleep(0.5)
+            there.go_on.set()
+            assert b'"quick"' == await answer(stream)
+            assert await is_closed(stream)
+
+    async def test_half_a_head_does_not_keep_it(self) -> None:
+        async with served(idle_s=0.1) as there, await connect(there) as stream:
+            await ask(stream, "/quick")
+            await stream.send_all(GET.format("/quick").encode()[:-2])
+            assert await is_closed(stream)
+
     async def test_it_has_one_task(self) -> None:
-        class Spawned(trio.abc.Instrument):
-            def __init__(self) -> None:
-                self.names: list[str] = []
-
-            def task_spawned(self, task: trio.lowlevel.Task) -> None:
-                self.names.append(task.name)
-
         async with served() as there, await connect(there) as stream:
             await ask(stream, "/small")
             spawned = Spawned()
@@ -268,6 +381,17 @@ class TestStop:
             await trio.sleep(0.1)
             there.go_on.set()
             assert b'"slow"' == await answer(stream)
+            with trio.fail_after(3):
+                await there.ended.wait()
+
+    async def test_one_that_is_answered_at_once_is_too(self) -> None:
+        async with served(grace_s=30.0) as there, await connect(there) as stream:
+            await stream.send_all(GET.format("/waits").encode())
+            await until(lambda: there.at_once == 1)
+            there.stop.set()
+            await trio.sleep(0.1)
+            there.go_on.set()
+            assert b'"quick"' == await answer(stream)
             with trio.fail_after(3):
                 await there.ended.wait()
 

@@ -14,6 +14,8 @@ from structlog.testing import capture_logs
 from penelope.errors import StoreBusy
 from penelope.http.app import create_app
 from penelope.http.front import Front
+from penelope.http.short import MOST_KNOWN, ShortWay
+from penelope.http.whole import Answer, AtOnce
 from tests.spec.asgi import AppTransport
 from tests.spec.world import KEY, Life
 
@@ -48,10 +50,15 @@ LEFT: Final[dict[str, Headers]] = {
 
 @dataclass
 class Ways:
-    """One worker, asked both ways. `short`: what the short way said of each request."""
+    """One worker, asked all ways: by the framework, below it, and before the server reads what came in one piece.
+
+    Attributes:
+        short: what the short way said of each request.
+    """
 
     ask_short: Callable[..., Awaitable[httpx.Response]]
     ask_long: Callable[..., Awaitable[httpx.Response]]
+    at_once: AtOnce
     short: list[bool] = field(default_factory=list)
 
 
@@ -70,7 +77,8 @@ async def both_ways(life: Life) -> AsyncGenerator[Ways]:
 
     front.short_way = watched
     async with trio.open_nursery() as serving:
-        found = Ways(_asking(front, serving), _asking(plain, serving))
+        assert front.at_once is not None
+        found = Ways(_asking(front, serving), _asking(plain, serving), front.at_once)
         yield found
         serving.cancel_scope.cancel()
 
@@ -87,6 +95,36 @@ def _asking(app: QuartTrio, serving: trio.Nursery) -> Callable[..., Awaitable[ht
         return await client.request(method, path, headers=headers)
 
     return ask
+
+
+async def ask_at_once(ways: Ways, path: str, more: Headers, method: str = "GET") -> Answer | None:
+    return await at_once(ways, piece(path, more, method))
+
+
+async def at_once(ways: Ways, data: bytes) -> Answer | None:
+    return await _by(ways.at_once, data)
+
+
+async def _by(way: AtOnce, data: bytes) -> Answer | None:
+    answering = way(data)
+    return None if answering is None else await answering
+
+
+def piece(path: str, more: Headers, method: str = "GET") -> bytes:
+    """The request as a client writes it."""
+    names = {name.lower() for name, _ in more}
+    usual = [("Host", "127.0.0.1:5000"), ("Authorization", f"Bearer {KEY}")]
+    headers = [(name, value) for name, value in usual if name.lower() not in names]
+    headers += [(name, value) for name, value in more if value is not None]
+    lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers)]
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+def told(answer: Answer, *, named: bool) -> object:
+    """As `said`."""
+    hidden = set() if named else {"x-request-id"}
+    pairs = [(name.decode(), value.decode()) for name, value in answer.headers]
+    return answer.status, sorted(pair for pair in pairs if pair[0] not in hidden), answer.body
 
 
 def said(answer: httpx.Response, *, named: bool) -> object:
@@ -129,6 +167,11 @@ async def test_jobs_and_runs_in_every_state(life: Life) -> None:
             assert life.now() == life.worker.last_client_activity, what
             assert said(short, named=True) == said(await ways.ask_long(path, [ID]), named=True), what
             assert 200 == short.status_code, what
+            for _ in range(2):  # read, and known again
+                answer = await ask_at_once(ways, path, [ID])
+                assert answer is not None
+                assert told(answer, named=True) == said(short, named=True), what
+                assert life.now() == life.worker.last_client_activity, what
     assert ways.short == [True] * len(paths)
 
 
@@ -149,6 +192,13 @@ async def test_headers_of_every_kind(life: Life, what: str) -> None:
                 long = await ways.ask_long(path, headers)
             assert said(short, named=named) == said(long, named=named)
             assert _lines(logged) == _lines(logged_long)
+            for _ in range(2):
+                with capture_logs() as logged:
+                    answer = await ask_at_once(ways, path, headers)
+                assert (answer is not None) == (what in TAKEN)
+                if answer is not None:
+                    assert told(answer, named=named) == said(long, named=named)
+                    assert _lines(logged) == _lines(logged_long)
     assert ways.short == [what in TAKEN] * 2
 
 
@@ -179,7 +229,43 @@ async def test_what_is_no_plain_poll_is_left_alone(life: Life, method: str, path
         asked = path.format(job=job)
         short = await ways.ask_short(asked, [ID], method)
         assert said(short, named=True) == said(await ways.ask_long(asked, [ID], method), named=True)
+        assert await ask_at_once(ways, asked, [ID], method) is None
     assert ways.short == [False]
+
+
+async def test_a_poll_is_known_by_all_of_its_bytes(life: Life) -> None:
+    """One that differs in any is what it is where nothing is known."""
+    path = f"/api/v1/jobs/{await life.start('echo', ttl=600)}"
+    await trio.sleep(1)
+    data = piece(path, [ID])
+    taken = 0
+    async with both_ways(life) as ways:
+        assert await at_once(ways, data) is not None
+        for at in range(len(data)):
+            other = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+            fresh, answer = await _by(ShortWay(life.worker).at_once, other), await at_once(ways, other)
+            assert (fresh is None) == (answer is None), other
+            taken += answer is not None
+        assert 0 < taken < len(data) / 4  # an id of another letter is good, a key is not
+        assert await at_once(ways, data[:-1]) is None
+        assert await at_once(ways, data + data) is None
+        assert await at_once(ways, data + b"x") is None
+        assert await at_once(ways, data) is not None
+        await trio.sleep(700)
+        assert await at_once(ways, data) is None  # the job is gone, and it is the framework's to say so
+
+
+async def test_what_is_known_is_bounded_and_none_of_it_without_the_key(life: Life) -> None:
+    path = f"/api/v1/jobs/{await life.start('echo', ttl=600)}"
+    await trio.sleep(1)
+    way = ShortWay(life.worker)
+    for number in range(MOST_KNOWN + 10):
+        wrong = way.at_once(piece(path, [("Authorization", f"Bearer no{number}")]))
+        assert wrong is None
+        right = way.at_once(piece(path, [("X-Request-Id", f"n{number}")]))
+        assert right is not None
+        assert await right is not None
+    assert 10 == len(way._known)
 
 
 async def test_a_store_that_cannot_be_read_is_the_frameworks_to_tell(
@@ -195,5 +281,6 @@ async def test_a_store_that_cannot_be_read_is_the_frameworks_to_tell(
     async with both_ways(life) as ways:
         short = await ways.ask_short(job, [ID])
         assert said(short, named=True) == said(await ways.ask_long(job, [ID]), named=True)
+        assert await ask_at_once(ways, job, [ID]) is None
     assert 503 == short.status_code
     assert ways.short == [False]
