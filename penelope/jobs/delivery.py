@@ -92,9 +92,16 @@ def named(host: str, port: int | None) -> str:
 
 @asynccontextmanager
 async def open_client(
-    transport: httpx.AsyncBaseTransport | None = None, rules: Rules = ANYWHERE
+    transport: httpx.AsyncBaseTransport | None = None,
+    rules: Rules = ANYWHERE,
+    authorities: "Authorities | None" = None,
 ) -> AsyncGenerator[httpx.AsyncClient]:
-    """The client that POSTs to where `rules` let it; `transport` is a seam for tests, and takes their place."""
+    """The client that POSTs to where `rules` let it; `transport` is a seam for tests, and takes their place.
+
+    Args:
+        authorities: that clients share; None: its own.
+    """
+    known = authorities or Authorities()
     async with (
         httpx.AsyncClient(
             timeout=None,  # the one deadline is a scope: httpx's own are per operation, and a trickle outlives them
@@ -106,10 +113,28 @@ async def open_client(
                 "Accept-Encoding": "identity",
                 "Connection": "close",  # so that the receiver knows that nothing follows
             },
-            transport=transport or Dialling(rules, trust()),
+            transport=transport or Dialling(rules, known.trusted),
         ) as client
     ):
         yield client
+
+
+class Authorities:
+    """Who may vouch for a receiver, read in a thread when the first one wants TLS, and once.
+
+    They are some hundreds: a twentieth of a second of a start, which a worker whose receivers are on its own machine
+    never needs.
+    """
+
+    def __init__(self) -> None:
+        self._turn = trio.Lock()
+        self._context: ssl.SSLContext | None = None
+
+    async def trusted(self) -> ssl.SSLContext:
+        async with self._turn:
+            if self._context is None:
+                self._context = await trio.to_thread.run_sync(trust, abandon_on_cancel=True)
+            return self._context
 
 
 def trust() -> ssl.SSLContext:

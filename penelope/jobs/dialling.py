@@ -194,9 +194,12 @@ class Dialling(httpx.AsyncBaseTransport):
     """HTTP/1.1, each request over a connection of its own that is dialled so."""
 
     def __init__(
-        self, rules: Rules, trust: ssl.SSLContext, own: Callable[[], Collection[Address]] = own_addresses
+        self,
+        rules: Rules,
+        trust: Callable[[], Awaitable[ssl.SSLContext]],
+        own: Callable[[], Collection[Address]] = own_addresses,
     ) -> None:
-        """`trust`: the authorities, for TLS. `own`: this machine's addresses, now."""
+        """`trust`: the authorities, asked for when a receiver wants TLS. `own`: this machine's addresses, now."""
         self._rules = rules
         self._trust = trust
         self._own = own
@@ -217,7 +220,8 @@ class Dialling(httpx.AsyncBaseTransport):
             extensions=request.extensions,
         )
         dialler = Dialler(self._rules, request.extensions.get(TRAIL) or Trail(), self._own)
-        connection = httpcore.AsyncHTTPConnection(url.origin, self._trust, network_backend=dialler)
+        trusted = await self._trust() if url.scheme == b"https" else None
+        connection = httpcore.AsyncHTTPConnection(url.origin, trusted, network_backend=dialler)
         try:
             try:
                 answered = await connection.handle_async_request(asked)

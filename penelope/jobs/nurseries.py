@@ -10,7 +10,7 @@ from typing import Final
 import trio
 
 from penelope.jobs.deliveries import Deliveries
-from penelope.jobs.delivery import open_client
+from penelope.jobs.delivery import Authorities, open_client
 from penelope.jobs.ends import JobEnds
 from penelope.jobs.recovery import recover
 from penelope.jobs.supervisor import Parts, Supervisor
@@ -31,9 +31,10 @@ async def open_supervisor(parts: Parts) -> AsyncGenerator[Supervisor]:
     """
     ends = JobEnds(parts.store, parts.clock)
     to_deliver = await recover(parts.store, parts.media, parts.requests, parts.clock)
+    authorities = Authorities()
     async with (
-        open_client(parts.transport, parts.rules) as client,
-        open_client(parts.transport, parts.run_rules) as run_client,
+        open_client(parts.transport, parts.rules, authorities) as client,
+        open_client(parts.transport, parts.run_rules, authorities) as run_client,
         trio.open_nursery() as children,
     ):
         children.start_soon(parts.requests.run, name="request log")

@@ -13,6 +13,7 @@ from penelope.pages.driver import Driver
 
 # Also the most by which a neighbour that blocks the thread may delay the end of a call: its cookies come with the next.
 COOKIES_TIMEOUT_S: Final = 1.0
+NONE: Final = "[]"  # as the driver says it: no row need be written to say so
 
 KeepCookies = Callable[[str], Awaitable[None]]
 
@@ -29,7 +30,7 @@ class CookieKeeper:
         """`keep` makes them durable; `kept` are the ones that are so already, None: none are."""
         self._driver = driver
         self._keep = keep
-        self._kept = kept
+        self._kept = NONE if kept is None else kept
         self._turn = trio.Lock()
         self._begun = 0  # reads so far
         self._ended = 0  # the number of the last one that came to its end

@@ -117,7 +117,8 @@ class PageManager:
         except BaseException:
             del self._pages[page_id]
             raise
-        await self.save_cookies()
+        if url is not None:  # an empty page has set none
+            await self.save_cookies()
         return page
 
     async def close(self, page_id: str, holder: Holder, token: str | None = None) -> None:

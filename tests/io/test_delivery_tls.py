@@ -54,6 +54,33 @@ async def test_a_good_certificate_of_an_authority_of_the_machine(
     assert 1 == len(receiver.received)
 
 
+async def test_authorities_are_read_when_the_first_receiver_wants_them_and_once(
+    trusted: trustme.CA, new_receiver: NewReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start does without."""
+    read: list[ssl.SSLContext] = []
+    of_the_machine = delivery.trust
+
+    def counted() -> ssl.SSLContext:
+        read.append(of_the_machine())
+        return read[-1]
+
+    monkeypatch.setattr(delivery, "trust", counted)
+    plain, safe = await new_receiver(), await new_receiver(tls=server(trusted.issue_cert("127.0.0.1")))
+    clock = Clock()
+
+    async def delivered(url: str) -> bool:
+        posted = await delivery.post(client, ended(url), keys=(KEY,), due=clock.now(), clock=clock)
+        return posted.attempt.verdict is Verdict.DELIVERED
+
+    async with delivery.open_client() as client:
+        assert await delivered(plain.url)
+        assert 0 == len(read)
+        assert await delivered(safe.url)
+        assert await delivered(safe.url)
+        assert 1 == len(read)
+
+
 def of_another_name(authority: trustme.CA) -> trustme.LeafCert:
     return authority.issue_cert("another.example")
 

@@ -126,9 +126,10 @@ def check(options: BrowserOptions) -> None:
             )
     if options.user_agent:
         _check_user_agent(options.user_agent, sys.platform)
-    zones = zoneinfo.available_timezones()  # none on a machine that has no list of them
-    if options.timezone and zones and options.timezone not in zones:
-        raise BadSettings(f"PENELOPE_TIMEZONE is {options.timezone}: the browser knows no such zone")
+    if options.timezone:
+        zones = zoneinfo.available_timezones()  # none on a machine that has no list of them
+        if zones and options.timezone not in zones:
+            raise BadSettings(f"PENELOPE_TIMEZONE is {options.timezone}: the browser knows no such zone")
 
 
 def _check_user_agent(user_agent: str, platform: str) -> None:
