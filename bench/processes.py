@@ -24,9 +24,12 @@ END_S = 30.0
 
 
 def environment(**more: str) -> dict[str, str]:
-    """This process's, without any setting of a worker's, with the checkout importable from anywhere."""
+    """This process's, without any setting of a worker's, with the checkout importable from anywhere.
+
+    Bytecode is kept, as that of a package that was installed is.
+    """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PENELOPE_")}
-    return kept | {"PYTHONPATH": str(ROOT)} | more
+    return kept | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": ""} | more
 
 
 @contextmanager

@@ -82,7 +82,11 @@ def _leave_at_once() -> None:
 def _serve(overrides: dict[str, object]) -> int:
     _leave_at_once()
 
-    import structlog
+    from penelope import startup
+
+    startup.begin()
+    with startup.without(*startup.RICH):
+        import structlog
     import trio
 
     from penelope import logs, registry

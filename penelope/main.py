@@ -15,7 +15,7 @@ from typing import Final
 
 import trio
 
-from penelope import resolver, stops
+from penelope import resolver, startup, stops
 from penelope.births import watch_births
 from penelope.clock import Clock
 from penelope.http.serving import listening
@@ -117,7 +117,12 @@ async def _live(
 
 async def _load_inner() -> None:
     """Import the inner half, or wait until another thread has. In a thread: the browser starts meanwhile."""
-    await trio.to_thread.run_sync(import_module, INNER)
+    await trio.to_thread.run_sync(_import_inner)
+
+
+def _import_inner() -> None:
+    with startup.without(startup.HTTPX_COMMAND):
+        import_module(INNER)
 
 
 def proxy_of(settings: Settings) -> str | None:

@@ -13,6 +13,7 @@ from typing import Final
 import structlog
 import trio
 
+from penelope import startup
 from penelope.births import Births
 from penelope.clock import Clock
 from penelope.http import server
@@ -133,6 +134,7 @@ async def serve(app: Front, port: socket.socket, supervisor: Supervisor, driver:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_stop_when_stuck, supervisor, driver, name="stuck watch")
         url = await nursery.start(_serve_app, app, port, supervisor, nursery.cancel_scope, name="server")
+        startup.end()
         log.info("ready", url=url, api=f"{url}/api/v1", docs=f"{url}/docs")
         await supervisor.drained.wait()
 

@@ -131,3 +131,16 @@ async def test_a_second_worker_on_one_store_names_the_first(
     assert f"store {shared_worker.store} is in use by the worker with pid {shared_worker.pid}" == said
     async with shared_worker.client() as client:
         assert 200 == (await client.get("/readyz")).status_code
+
+
+async def test_what_makes_a_start_quick_ends_with_it(new_worker: NewWorker) -> None:
+    """Garbage is collected again; and what only others could use of what is installed was never imported."""
+    worker = new_worker()
+    worker.executed = True
+    await worker.start()
+    async with worker.client() as client:
+        said = (await client.post("/api/v1/main/plugin/tested/interpreter")).json()
+    assert said["collects"]
+    assert said["spared"] > 100_000
+    assert [] == said["imported"]
+    assert 0 == await worker.stop()

@@ -1,7 +1,9 @@
 """The plugins that the worker processes of these tests have: a copy of this file is in their plugin folder."""
 
 import asyncio
+import gc
 import os
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -49,6 +51,13 @@ async def say(call: Call, text: str) -> dict[str, Any]:
 async def environment(call: Call) -> dict[str, Any]:
     """What a child process of a plugin's would inherit."""
     return {"environment": dict(os.environ)}
+
+
+@plugin("tested/interpreter")
+async def interpreter(call: Call) -> dict[str, Any]:
+    """What the start left of its haste."""
+    imported = [name for name in ("rich", "pygments") if name in sys.modules]
+    return {"collects": gc.isenabled(), "spared": gc.get_freeze_count(), "imported": imported}
 
 
 @plugin("tested/fail")
