@@ -1,10 +1,11 @@
-"""One worker and one hostile site for all the tests that need both."""
+"""What many tests share: a worker and a hostile site, a browser."""
 
 from collections.abc import Iterator
 
 import pytest
 
 from tests.browser.hostile_worker import Desk, opened_desk
+from tests.browser.shared import SharedBrowser
 
 
 @pytest.fixture(scope="session")
@@ -19,3 +20,10 @@ def desk(hostile_desk: Desk) -> Iterator[Desk]:
     assert hostile_desk.call("goto", url="about:blank").status == 200
     yield hostile_desk
     hostile_desk.works()
+
+
+@pytest.fixture(scope="session")
+def shared_browser() -> Iterator[SharedBrowser]:
+    browser = SharedBrowser()
+    yield browser
+    browser.end()

@@ -15,10 +15,13 @@ from structlog.testing import capture_logs
 
 from penelope.errors import BadParameter, PageLost, SiteFailed, TimedOut
 from penelope.pages.browser import heartbeat
+from penelope.pages.browser.driver import PlaywrightDriver
 from penelope.pages.browser.inner import refuse_gotos
+from penelope.pages.browser.tab import PlaywrightTab
 from penelope.pages.browser.urls import allowed_url
 from penelope.pages.driver import Healing
 from tests.browser.browsers import evaluate, goto, kill, opened, renderers, until
+from tests.browser.shared import on_shared_browser
 from tests.browser.sites import Site, running_site
 
 
@@ -28,61 +31,62 @@ def site() -> Iterator[Site]:
         yield site
 
 
-async def test_a_page_goes_where_it_is_sent(tmp_path: Path, site: Site) -> None:
-    async with opened(tmp_path / "p") as (driver, tab):
-        assert "good" == await goto(tab, f"{site.url}/good")
-        assert f"{site.url}/good" == tab.url
-        assert "good" == await tab.title()
-        assert driver.health.up
-        assert not tab.crashed
-        assert Healing.NONE is await tab.heal()
-        second = await driver.open_tab("second", f"{site.url}/other")
-        assert f"{site.url}/other" == second.url
-        assert f"{site.url}/good" == tab.url
-        await second.close()
-        with pytest.raises(SiteFailed):
-            await driver.open_tab("third", "http://nowhere.invalid/")
-        assert 1 == len(driver.lives())
+@on_shared_browser
+async def test_a_page_goes_where_it_is_sent(driver: PlaywrightDriver, tab: PlaywrightTab, site: Site) -> None:
+    assert "good" == await goto(tab, f"{site.url}/good")
+    assert f"{site.url}/good" == tab.url
+    assert "good" == await tab.title()
+    assert driver.health.up
+    assert not tab.crashed
+    assert Healing.NONE is await tab.heal()
+    second = await driver.open_tab("second", f"{site.url}/other")
+    assert f"{site.url}/other" == second.url
+    assert f"{site.url}/good" == tab.url
+    await second.close()
+    with pytest.raises(SiteFailed):
+        await driver.open_tab("third", "http://nowhere.invalid/")
+    assert 1 == len(driver.lives())
 
 
-async def test_a_failed_navigation_says_whose_fault_it_was(tmp_path: Path, site: Site) -> None:
-    async with opened(tmp_path / "p") as (_, tab):
-        said = {}
-        for path in ("http://nowhere.invalid/x?secret=1", f"{site.url}/loop", f"{site.url}/empty-reply"):
-            with pytest.raises(SiteFailed) as caught:
-                await goto(tab, path)
-            said[path] = caught.value.message
-        host = site.url.removeprefix("http://")
-        assert [
-            "site cannot be reached: no such host nowhere.invalid",
-            f"site cannot be reached: {host} redirects in a loop",
-            f"site cannot be reached: {host} answered nothing",
-        ] == list(said.values())
-        with pytest.raises(TimedOut, match=r"timed out after 0.3 s"):
-            await goto(tab, f"{site.url}/silent", timeout_ms=300)
+@on_shared_browser
+async def test_a_failed_navigation_says_whose_fault_it_was(tab: PlaywrightTab, site: Site) -> None:
+    said = {}
+    for path in ("http://nowhere.invalid/x?secret=1", f"{site.url}/loop", f"{site.url}/empty-reply"):
+        with pytest.raises(SiteFailed) as caught:
+            await goto(tab, path)
+        said[path] = caught.value.message
+    host = site.url.removeprefix("http://")
+    assert [
+        "site cannot be reached: no such host nowhere.invalid",
+        f"site cannot be reached: {host} redirects in a loop",
+        f"site cannot be reached: {host} answered nothing",
+    ] == list(said.values())
+    with pytest.raises(TimedOut, match=r"timed out after 0.3 s"):
+        await goto(tab, f"{site.url}/silent", timeout_ms=300)
 
 
-async def test_a_good_page_right_after_a_failed_one_works(tmp_path: Path, site: Site) -> None:
+@on_shared_browser
+async def test_a_good_page_right_after_a_failed_one_works(tab: PlaywrightTab, site: Site) -> None:
     """B25: 0 of 20 fail, healed or not."""
     bad = (f"{site.url}/loop", f"{site.url}/empty-reply", "http://127.0.0.1:1/", "http://nowhere.invalid/")
-    async with opened(tmp_path / "p") as (_, tab):
-        for number in range(20):
-            with pytest.raises(SiteFailed):
-                await goto(tab, bad[number % len(bad)])
-            if number % 2:
-                await tab.heal()
-            assert "good" == await goto(tab, f"{site.url}/good")
+    for number in range(20):
+        with pytest.raises(SiteFailed):
+            await goto(tab, bad[number % len(bad)])
+        if number % 2:
+            await tab.heal()
+        assert "good" == await goto(tab, f"{site.url}/good")
 
 
-async def test_the_sites_status_is_data(tmp_path: Path, site: Site) -> None:
+@on_shared_browser
+async def test_the_sites_status_is_data(tab: PlaywrightTab, site: Site) -> None:
     async def status(page: Any, _: object) -> int:
         return int((await page.goto(f"{site.url}/status?code=404&body=x")).status)
 
-    async with opened(tmp_path / "p") as (_, tab):
-        assert 404 == await tab.run(status, name="test/status")
+    assert 404 == await tab.run(status, name="test/status")
 
 
-async def test_a_page_answers_after_a_navigation_that_timed_out(tmp_path: Path, site: Site) -> None:
+@on_shared_browser
+async def test_a_page_answers_after_a_navigation_that_timed_out(tab: PlaywrightTab, site: Site) -> None:
     """B13: evaluate, title and screenshot answer, on the old document."""
 
     async def look(page: Any, _: object) -> tuple[str, str, int]:
@@ -92,43 +96,42 @@ async def test_a_page_answers_after_a_navigation_that_timed_out(tmp_path: Path, 
             len(await page.screenshot(timeout=3000)),
         )
 
-    async with opened(tmp_path / "p") as (_, tab):
-        await goto(tab, f"{site.url}/good")
-        with pytest.raises(TimedOut):
-            await goto(tab, f"{site.url}/silent", timeout_ms=500)
-        assert Healing.STOPPED is await tab.heal()
-        with trio.fail_after(3):
-            in_page, title, size = await tab.run(look, name="test/look")
-        assert ("good", "good") == (in_page, title)
-        assert size > 100
+    await goto(tab, f"{site.url}/good")
+    with pytest.raises(TimedOut):
+        await goto(tab, f"{site.url}/silent", timeout_ms=500)
+    assert Healing.STOPPED is await tab.heal()
+    with trio.fail_after(3):
+        in_page, title, size = await tab.run(look, name="test/look")
+    assert ("good", "good") == (in_page, title)
+    assert size > 100
 
-        with trio.move_on_after(0.5) as scope:  # cancelled instead of timed out
-            await goto(tab, f"{site.url}/silent")
-        assert scope.cancelled_caught
-        await tab.heal()
-        with trio.fail_after(3):
-            assert "good" == (await tab.run(look, name="test/look"))[0]
+    with trio.move_on_after(0.5) as scope:  # cancelled instead of timed out
+        await goto(tab, f"{site.url}/silent")
+    assert scope.cancelled_caught
+    await tab.heal()
+    with trio.fail_after(3):
+        assert "good" == (await tab.run(look, name="test/look"))[0]
 
 
-async def test_a_busy_page_is_answering_again_after_a_deadline(tmp_path: Path, site: Site) -> None:
+@on_shared_browser
+async def test_a_busy_page_is_answering_again_after_a_deadline(tab: PlaywrightTab, site: Site) -> None:
     """B20, J44: the call ends at its deadline, and the page comes back."""
-    async with opened(tmp_path / "p") as (_, tab):
-        await goto(tab, f"{site.url}/good")
-        began = trio.current_time()
-        with trio.move_on_after(0.5) as scope:
-            await evaluate(tab, "while (1) {}")
-        assert scope.cancelled_caught
-        assert Healing.STOPPED is await tab.heal()
-        assert "good" == await evaluate(tab, "document.title")
-        assert trio.current_time() - began < 6
+    await goto(tab, f"{site.url}/good")
+    began = trio.current_time()
+    with trio.move_on_after(0.5) as scope:
+        await evaluate(tab, "while (1) {}")
+    assert scope.cancelled_caught
+    assert Healing.STOPPED is await tab.heal()
+    assert "good" == await evaluate(tab, "document.title")
+    assert trio.current_time() - began < 6
 
-        with trio.move_on_after(0.5):
-            await goto(tab, f"{site.url}/always-busy")
-        began = trio.current_time()
-        healed = await tab.heal()
-        assert trio.current_time() - began < 10
-        assert healed is not Healing.NONE
-        assert "good" == await goto(tab, f"{site.url}/good")
+    with trio.move_on_after(0.5):
+        await goto(tab, f"{site.url}/always-busy")
+    began = trio.current_time()
+    healed = await tab.heal()
+    assert trio.current_time() - began < 10
+    assert healed is not Healing.NONE
+    assert "good" == await goto(tab, f"{site.url}/good")
 
 
 async def test_a_renderer_that_does_not_answer_is_ended(
@@ -162,24 +165,26 @@ async def test_a_page_that_waits_for_a_slow_site_is_not_ended(
             await goto(tab, f"{site.url}/silent", timeout_ms=3000)
 
 
-async def test_a_crash_is_told_once_and_the_page_opened_afresh(tmp_path: Path, site: Site) -> None:
+@on_shared_browser
+async def test_a_crash_is_told_once_and_the_page_opened_afresh(
+    driver: PlaywrightDriver, tab: PlaywrightTab, site: Site
+) -> None:
     """B1: rebuilt under its id."""
-    async with opened(tmp_path / "p") as (driver, tab):
-        await goto(tab, f"{site.url}/good")
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(_kill_soon, driver)
-            with trio.fail_after(3), pytest.raises(PageLost, match="main crashed"):
-                await evaluate(tab, "new Promise(() => 0)")
-        assert tab.crashed
-        assert Healing.REOPENED is await tab.heal()
-        await until(lambda: not tab.crashed, 0.1)
-        assert f"{site.url}/good" == tab.url
-        assert "good" == await evaluate(tab, "document.title")
+    await goto(tab, f"{site.url}/good")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_kill_soon, driver)
+        with trio.fail_after(3), pytest.raises(PageLost, match="main crashed"):
+            await evaluate(tab, "new Promise(() => 0)")
+    assert tab.crashed
+    assert Healing.REOPENED is await tab.heal()
+    await until(lambda: not tab.crashed, 0.1)
+    assert f"{site.url}/good" == tab.url
+    assert "good" == await evaluate(tab, "document.title")
 
-        for pid in renderers(driver):  # between calls
-            kill(pid)
-        await until(lambda: tab.crashed)
-        assert "good" == await goto(tab, f"{site.url}/good")
+    for pid in renderers(driver):  # between calls
+        kill(pid)
+    await until(lambda: tab.crashed)
+    assert "good" == await goto(tab, f"{site.url}/good")
 
 
 async def _kill_soon(driver: Any) -> None:
@@ -188,48 +193,54 @@ async def _kill_soon(driver: Any) -> None:
         kill(pid)
 
 
-async def test_a_body_that_swallows_a_crash_fails_all_the_same(tmp_path: Path, site: Site) -> None:
+@on_shared_browser
+async def test_a_body_that_swallows_a_crash_fails_all_the_same(
+    driver: PlaywrightDriver, tab: PlaywrightTab, site: Site
+) -> None:
     async def body(page: Any, _: object) -> str:
         with suppress(BaseException):  # the fault that is tried
             await page.evaluate("new Promise(() => 0)")
         return "all is well"
 
-    async with opened(tmp_path / "p") as (driver, tab), trio.open_nursery() as nursery:
+    async with trio.open_nursery() as nursery:
         await goto(tab, f"{site.url}/good")
         nursery.start_soon(_kill_soon, driver)
         with pytest.raises(PageLost):
             await tab.run(body, name="test/swallow")
 
 
+@on_shared_browser
 async def test_dialogs_never_hang_a_call(
-    tmp_path: Path, site: Site, capsys: pytest.CaptureFixture[str]
+    tab: PlaywrightTab, site: Site, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """B14: at load, in calls, between calls; dismissed, and in the log."""
-    async with opened(tmp_path / "p") as (_, tab):
-        with trio.fail_after(10):
-            assert "alert" == await goto(tab, f"{site.url}/alert")
-            await evaluate(tab, "alert('in a call')")
-            assert await evaluate(tab, "confirm('really?')") is False
-            assert await evaluate(tab, "prompt('what?', 'x')") is None
-            await goto(tab, f"{site.url}/alert-later")
-            await trio.sleep(0.3)
-            assert "later" == await evaluate(tab, "document.title")
+    with trio.fail_after(10):
+        assert "alert" == await goto(tab, f"{site.url}/alert")
+        await evaluate(tab, "alert('in a call')")
+        assert await evaluate(tab, "confirm('really?')") is False
+        assert await evaluate(tab, "prompt('what?', 'x')") is None
+        await goto(tab, f"{site.url}/alert-later")
+        await trio.sleep(0.3)
+        assert "later" == await evaluate(tab, "document.title")
     said = capsys.readouterr().out
     for message in ("at load", "in a call", "really?", "what?", "later"):
         assert f"message={message}" in said.replace("'", "")
 
 
-async def test_a_plugins_own_dialog_handler_wins(tmp_path: Path) -> None:
+@on_shared_browser
+async def test_a_plugins_own_dialog_handler_wins(tab: PlaywrightTab) -> None:
     async def body(page: Any, _: object) -> bool:
         page.once("dialog", lambda dialog: dialog.accept())
         return bool(await page.evaluate("confirm('really?')"))
 
-    async with opened(tmp_path / "p") as (_, tab):
-        assert await tab.run(body, name="test/confirm") is True
-        assert await evaluate(tab, "confirm('again?')") is False
+    assert await tab.run(body, name="test/confirm") is True
+    assert await evaluate(tab, "confirm('again?')") is False
 
 
-async def test_leaving_a_page_is_never_blocked(tmp_path: Path, site: Site) -> None:
+@on_shared_browser
+async def test_leaving_a_page_is_never_blocked(
+    driver: PlaywrightDriver, tab: PlaywrightTab, site: Site
+) -> None:
     """B16: type, navigate, close."""
 
     async def type_there(page: Any, _: object) -> None:
@@ -237,42 +248,42 @@ async def test_leaving_a_page_is_never_blocked(tmp_path: Path, site: Site) -> No
         await page.click("#a")
         await page.keyboard.type("hello")
 
-    async with opened(tmp_path / "p") as (driver, tab):
-        second = await driver.open_tab("second")
-        for one in (tab, second):
-            await one.run(type_there, name="test/type")
-        with trio.fail_after(4):
-            assert "good" == await goto(tab, f"{site.url}/good")
-        with trio.fail_after(3):
-            await second.close()
-        await tab.run(type_there, name="test/type")
+    second = await driver.open_tab("second")
+    for one in (tab, second):
+        await one.run(type_there, name="test/type")
+    with trio.fail_after(4):
+        assert "good" == await goto(tab, f"{site.url}/good")
+    with trio.fail_after(3):
+        await second.close()
+    await tab.run(type_there, name="test/type")
 
 
-async def test_closing_in_the_middle_of_a_reload_is_bounded(tmp_path: Path, site: Site) -> None:
+@on_shared_browser
+async def test_closing_in_the_middle_of_a_reload_is_bounded(driver: PlaywrightDriver, site: Site) -> None:
     """B12: 20 times, within 2 s each."""
-    async with opened(tmp_path / "p") as (driver, _):
-        slowest = 0.0
-        for number in range(20):
-            tab = await driver.open_tab(f"t{number}", f"{site.url}/good")
-            await evaluate(tab, "void location.reload()")
-            began = time.perf_counter()
-            await tab.close()
-            slowest = max(slowest, time.perf_counter() - began)
-        assert slowest < 2.0
-        assert 1 == len(driver.lives())
+    slowest = 0.0
+    for number in range(20):
+        tab = await driver.open_tab(f"t{number}", f"{site.url}/good")
+        await evaluate(tab, "void location.reload()")
+        began = time.perf_counter()
+        await tab.close()
+        slowest = max(slowest, time.perf_counter() - began)
+    assert slowest < 2.0
+    assert 1 == len(driver.lives())
 
 
-async def test_a_busy_page_closes_in_bounded_time(tmp_path: Path, site: Site) -> None:
-    async with opened(tmp_path / "p") as (driver, _):
-        tab = await driver.open_tab("busy", f"{site.url}/good")
-        with trio.move_on_after(0.3):
-            await evaluate(tab, "while (1) {}")
-        with trio.fail_after(2.5):
-            await tab.close()
+@on_shared_browser
+async def test_a_busy_page_closes_in_bounded_time(driver: PlaywrightDriver, site: Site) -> None:
+    tab = await driver.open_tab("busy", f"{site.url}/good")
+    with trio.move_on_after(0.3):
+        await evaluate(tab, "while (1) {}")
+    with trio.fail_after(2.5):
+        await tab.close()
 
 
+@on_shared_browser
 async def test_a_failing_handler_hits_no_caller(
-    tmp_path: Path, site: Site, capsys: pytest.CaptureFixture[str]
+    driver: PlaywrightDriver, tab: PlaywrightTab, site: Site, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """B11: logged; no caller sees it. And it ends with its call."""
     calls: list[int] = []
@@ -286,20 +297,20 @@ async def test_a_failing_handler_hits_no_caller(
         await page.goto(f"{site.url}/console")
         await page.wait_for_timeout(100)
 
-    async with opened(tmp_path / "p") as (driver, tab):
-        other = await driver.open_tab("other")
-        await tab.run(register, name="test/register")
-        assert 2 == await evaluate(other, "1 + 1")
-        assert 2 == await evaluate(tab, "1 + 1")
-        count = len(calls)
-        assert count > 0
-        await trio.sleep(0.2)
-        assert 2 == await evaluate(tab, "1 + 1")
-        assert count == len(calls)
+    other = await driver.open_tab("other")
+    await tab.run(register, name="test/register")
+    assert 2 == await evaluate(other, "1 + 1")
+    assert 2 == await evaluate(tab, "1 + 1")
+    count = len(calls)
+    assert count > 0
+    await trio.sleep(0.2)
+    assert 2 == await evaluate(tab, "1 + 1")
+    assert count == len(calls)
     assert "of a handler" in capsys.readouterr().out
 
 
-async def test_a_route_ends_with_its_call(tmp_path: Path, site: Site) -> None:
+@on_shared_browser
+async def test_a_route_ends_with_its_call(tab: PlaywrightTab, site: Site) -> None:
     async def body(page: Any, _: object) -> str:
         await page.route(
             "**/*", lambda route: route.fulfill(body="<title>mine</title>", content_type="text/html")
@@ -307,13 +318,13 @@ async def test_a_route_ends_with_its_call(tmp_path: Path, site: Site) -> None:
         await page.goto(f"{site.url}/good")
         return str(await page.title())
 
-    async with opened(tmp_path / "p") as (_, tab):
-        assert "mine" == await tab.run(body, name="test/route")
-        assert "good" == await goto(tab, f"{site.url}/good")
+    assert "mine" == await tab.run(body, name="test/route")
+    assert "good" == await goto(tab, f"{site.url}/good")
 
 
+@on_shared_browser
 async def test_popups_are_capped_and_closed_after_the_call(
-    tmp_path: Path, site: Site, monkeypatch: pytest.MonkeyPatch
+    driver: PlaywrightDriver, tab: PlaywrightTab, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """B34: a flood of windows."""
     monkeypatch.setattr("penelope.pages.browser.live.POPUPS_MAX", 4)
@@ -324,20 +335,22 @@ async def test_popups_are_capped_and_closed_after_the_call(
             await asyncio.sleep(0.02)
         return len(page.context.pages)
 
-    async with opened(tmp_path / "p") as (driver, tab):
-        await goto(tab, f"{site.url}/good")
-        with trio.fail_after(20), capture_logs() as logs:
-            assert 5 == await tab.run(flood, name="test/flood")
-        assert [12] == [entry["seen"] for entry in logs if entry["event"] == "popups closed"]
-        context = (await driver.keeper.ready()).context
-        await until(lambda: len(context.pages) == 1, 20)
-        assert "good" == await evaluate(tab, "document.title")
-        await evaluate(tab, "void setTimeout(() => window.open('about:blank'), 50)")  # between calls
-        await trio.sleep(0.3)
-        await until(lambda: len(context.pages) == 1)
+    await goto(tab, f"{site.url}/good")
+    with trio.fail_after(20), capture_logs() as logs:
+        assert 5 == await tab.run(flood, name="test/flood")
+    assert [12] == [entry["seen"] for entry in logs if entry["event"] == "popups closed"]
+    context = (await driver.keeper.ready()).context
+    await until(lambda: len(context.pages) == 1, 20)
+    assert "good" == await evaluate(tab, "document.title")
+    await evaluate(tab, "void setTimeout(() => window.open('about:blank'), 50)")  # between calls
+    await trio.sleep(0.3)
+    await until(lambda: len(context.pages) == 1)
 
 
-async def test_an_expected_popup_is_the_plugins(tmp_path: Path, site: Site) -> None:
+@on_shared_browser
+async def test_an_expected_popup_is_the_plugins(
+    driver: PlaywrightDriver, tab: PlaywrightTab, site: Site
+) -> None:
     async def body(page: Any, _: object) -> str:
         async with page.expect_popup() as opening:
             await page.evaluate(f"void window.open('{site.url}/other')")
@@ -347,10 +360,9 @@ async def test_an_expected_popup_is_the_plugins(tmp_path: Path, site: Site) -> N
         await extra.goto(f"{site.url}/good")
         return str(await popup.title()) + str(await extra.title())
 
-    async with opened(tmp_path / "p") as (driver, tab):
-        assert "othergood" == await tab.run(body, name="test/popup")
-        context = (await driver.keeper.ready()).context
-        await until(lambda: len(context.pages) == 1)
+    assert "othergood" == await tab.run(body, name="test/popup")
+    context = (await driver.keeper.ready()).context
+    await until(lambda: len(context.pages) == 1)
 
 
 @pytest.mark.parametrize(
@@ -396,7 +408,8 @@ def test_usual_addresses_are_allowed(url: str) -> None:
     allowed_url(url)
 
 
-async def test_a_plugin_that_goes_to_a_dangerous_address_fails(tmp_path: Path, site: Site) -> None:
+@on_shared_browser
+async def test_a_plugin_that_goes_to_a_dangerous_address_fails(tab: PlaywrightTab, site: Site) -> None:
     """B30, by a plugin: it never sees the page, and the page leaves."""
     seen: list[str] = []
 
@@ -404,16 +417,15 @@ async def test_a_plugin_that_goes_to_a_dangerous_address_fails(tmp_path: Path, s
         await page.goto("file:///etc/hostname")
         seen.append(await page.content())
 
-    async with opened(tmp_path / "p") as (_, tab):
-        for url in ("file:///etc/hostname", "chrome://version", "view-source:file:///etc/hostname"):
-            with pytest.raises(BadParameter, match="only http, https"):
-                await goto(tab, url)
-            await tab.heal()
-            assert "about:blank" == tab.url
-        with pytest.raises(BadParameter):
-            await tab.run(body, name="test/file")
-        assert [] == seen
-        assert "good" == await goto(tab, f"{site.url}/good")
+    for url in ("file:///etc/hostname", "chrome://version", "view-source:file:///etc/hostname"):
+        with pytest.raises(BadParameter, match="only http, https"):
+            await goto(tab, url)
+        await tab.heal()
+        assert "about:blank" == tab.url
+    with pytest.raises(BadParameter):
+        await tab.run(body, name="test/file")
+    assert [] == seen
+    assert "good" == await goto(tab, f"{site.url}/good")
 
 
 async def own_page(page: Any) -> Any:
@@ -432,8 +444,9 @@ async def own_frame(page: Any) -> Any:
 
 
 @pytest.mark.parametrize("there", [own_page, own_popup, own_frame])
+@on_shared_browser
 async def test_no_page_that_a_plugin_opens_goes_to_a_dangerous_address(
-    tmp_path: Path, site: Site, there: Callable[[Any], Any]
+    tab: PlaywrightTab, site: Site, there: Callable[[Any], Any]
 ) -> None:
     """B30, by every route: refused before it is sent, so that even who catches the error sees nothing of it."""
     seen: list[str] = []
@@ -449,23 +462,23 @@ async def test_no_page_that_a_plugin_opens_goes_to_a_dangerous_address(
 
         return go
 
-    async with opened(tmp_path / "p") as (_, tab):
-        for url in (
-            "file:///etc/hostname",
-            "chrome://version",
-            "chrome://crash",
-            "view-source:http://a.example",
-        ):
-            with pytest.raises(BadParameter, match="only http, https"):
-                await tab.run(going(url), name="test/own")
-            await tab.heal()
-            assert "good" == await goto(tab, f"{site.url}/good")
-        assert ["good"] * 4 == seen
+    for url in (
+        "file:///etc/hostname",
+        "chrome://version",
+        "chrome://crash",
+        "view-source:http://a.example",
+    ):
+        with pytest.raises(BadParameter, match="only http, https"):
+            await tab.run(going(url), name="test/own")
+        await tab.heal()
+        assert "good" == await goto(tab, f"{site.url}/good")
+    assert ["good"] * 4 == seen
 
 
 @pytest.mark.parametrize("there", [own_page, own_popup])
+@on_shared_browser
 async def test_a_page_of_a_plugins_own_that_comes_to_a_dangerous_address_is_closed(
-    tmp_path: Path, site: Site, there: Callable[[Any], Any]
+    tab: PlaywrightTab, site: Site, there: Callable[[Any], Any]
 ) -> None:
     """B30: by the browser's own protocol, which is no `goto`."""
 
@@ -476,13 +489,15 @@ async def test_a_page_of_a_plugins_own_that_comes_to_a_dangerous_address_is_clos
         await place.wait_for_timeout(2000)
         return str(await place.content())
 
-    async with opened(tmp_path / "p") as (_, tab):
-        with pytest.raises(PageLost, match="was closed"):
-            await tab.run(go, name="test/own")
-        assert "good" == await goto(tab, f"{site.url}/good")
+    with pytest.raises(PageLost, match="was closed"):
+        await tab.run(go, name="test/own")
+    assert "good" == await goto(tab, f"{site.url}/good")
 
 
-async def test_a_page_may_go_to_what_it_made_itself(tmp_path: Path, site: Site) -> None:
+@on_shared_browser
+async def test_a_page_may_go_to_what_it_made_itself(
+    driver: PlaywrightDriver, tab: PlaywrightTab, site: Site
+) -> None:
     """A `blob:` of a site's own, as many show a file; opened afresh, the page is where it was before."""
     script = """void setTimeout(() => location = URL.createObjectURL(
         new Blob(["<title>made</title>"], {type: "text/html"})))"""
@@ -492,15 +507,14 @@ async def test_a_page_may_go_to_what_it_made_itself(tmp_path: Path, site: Site) 
         await page.wait_for_function("document.title === 'made'")
         return str(await page.title())
 
-    async with opened(tmp_path / "p") as (driver, tab):
-        await goto(tab, f"{site.url}/good")
-        assert "made" == await tab.run(go, name="test/blob")
-        assert tab.url.startswith(f"blob:{site.url}/")
-        assert "made" == await evaluate(tab, "document.title")
-        for pid in renderers(driver):
-            kill(pid)
-        await until(lambda: tab.crashed)
-        assert "good" == await evaluate(tab, "document.title")
+    await goto(tab, f"{site.url}/good")
+    assert "made" == await tab.run(go, name="test/blob")
+    assert tab.url.startswith(f"blob:{site.url}/")
+    assert "made" == await evaluate(tab, "document.title")
+    for pid in renderers(driver):
+        kill(pid)
+    await until(lambda: tab.crashed)
+    assert "good" == await evaluate(tab, "document.title")
 
 
 def test_a_playwright_that_sends_in_another_way_is_left_alone() -> None:
@@ -526,7 +540,10 @@ HANDLERS = {
 
 @pytest.mark.parametrize("listen", HANDLERS.values(), ids=HANDLERS)
 @pytest.mark.parametrize("how", ["ends", "is cancelled"])
-async def test_a_handler_that_still_runs_ends_with_its_call(tmp_path: Path, listen: Any, how: str) -> None:
+@on_shared_browser
+async def test_a_handler_that_still_runs_ends_with_its_call(
+    tab: PlaywrightTab, listen: Any, how: str
+) -> None:
     """Playwright starts it, outside of the call's context: it would work the page of the next one."""
     steps: list[float] = []
 
@@ -543,18 +560,20 @@ async def test_a_handler_that_still_runs_ends_with_its_call(tmp_path: Path, list
         if how == "is cancelled":
             await asyncio.sleep(60)
 
-    async with opened(tmp_path / "p") as (_, tab):
-        with trio.move_on_after(1) as scope:
-            await tab.run(body, name="test/handler")
-        assert scope.cancelled_caught == (how == "is cancelled")
-        over = time.monotonic()
-        await tab.heal()
-        await evaluate(tab, "console.log('y')")
-        await trio.sleep(0.2)
-        assert steps[-1] < over
+    with trio.move_on_after(1) as scope:
+        await tab.run(body, name="test/handler")
+    assert scope.cancelled_caught == (how == "is cancelled")
+    over = time.monotonic()
+    await tab.heal()
+    await evaluate(tab, "console.log('y')")
+    await trio.sleep(0.2)
+    assert steps[-1] < over
 
 
-async def test_a_handler_may_be_of_each_call_at_work_and_ends_with_the_last(tmp_path: Path) -> None:
+@on_shared_browser
+async def test_a_handler_may_be_of_each_call_at_work_and_ends_with_the_last(
+    driver: PlaywrightDriver, tab: PlaywrightTab
+) -> None:
     """Playwright does not say whose it is: nobody's handler ends before its call does."""
     steps: list[float] = []
     seen_off: list[bool] = []
@@ -576,24 +595,24 @@ async def test_a_handler_may_be_of_each_call_at_work_and_ends_with_the_last(tmp_
         while not steps:  # noqa: ASYNC110 - set in another call
             await asyncio.sleep(0.01)
 
-    async with opened(tmp_path / "p") as (driver, tab):
-        other = await driver.open_tab("other")
-        async with trio.open_nursery() as nursery:
+    other = await driver.open_tab("other")
+    async with trio.open_nursery() as nursery:
 
-            async def listen() -> None:
-                over.append(await tab.run(listener, name="test/listener"))
+        async def listen() -> None:
+            over.append(await tab.run(listener, name="test/listener"))
 
-            over: list[float] = []
-            nursery.start_soon(listen)
-            await other.run(neighbour, name="test/neighbour")
-            seen_off.append(True)
-        assert steps[-1] > over[0] - 0.05, "it ended with its neighbour"
-        await trio.sleep(0.2)
-        assert steps[-1] < over[0] + 0.15
+        over: list[float] = []
+        nursery.start_soon(listen)
+        await other.run(neighbour, name="test/neighbour")
+        seen_off.append(True)
+    assert steps[-1] > over[0] - 0.05, "it ended with its neighbour"
+    await trio.sleep(0.2)
+    assert steps[-1] < over[0] + 0.15
 
 
+@on_shared_browser
 async def test_the_next_call_can_route_although_pages_of_the_last_are_closed(
-    tmp_path: Path, site: Site
+    tab: PlaywrightTab, site: Site
 ) -> None:
     """While one closes, the browser says of a route for all pages that everything is closed."""
 
@@ -605,10 +624,9 @@ async def test_the_next_call_can_route_although_pages_of_the_last_are_closed(
         await asyncio.sleep(0.1)
         return str(await page.title())
 
-    async with opened(tmp_path / "p") as (_, tab):
-        for _ in range(5):
-            assert "routed" == await tab.run(body, name="test/routes")
-        assert "good" == await goto(tab, f"{site.url}/good")
+    for _ in range(5):
+        assert "routed" == await tab.run(body, name="test/routes")
+    assert "good" == await goto(tab, f"{site.url}/good")
 
 
 async def test_a_page_of_a_plugins_own_that_does_not_close_is_closed(
@@ -644,27 +662,30 @@ def test_a_data_url_without_a_comma_is_refused(url: str) -> None:
         allowed_url(url)
 
 
-async def test_a_plugins_own_goto_to_what_is_no_page_is_the_callers_fault(tmp_path: Path, site: Site) -> None:
+@on_shared_browser
+async def test_a_plugins_own_goto_to_what_is_no_page_is_the_callers_fault(
+    tab: PlaywrightTab, site: Site
+) -> None:
     """B30: `400`, also of those at which the browser says "aborted", "not found" or nothing, and ends the page."""
-    async with opened(tmp_path / "p") as (_, tab):
-        for url in (
-            "chrome://crash",
-            "chrome://kill",
-            "javascript:1",
-            "file:///no/such/file",
-            "view-source:http://127.0.0.1:9/",
-            "data:text/html",
-            "mailto:somebody@a.example",
-            "http://",
-            "x",
-        ):
-            with pytest.raises(BadParameter, match=r"^url is "):
-                await goto(tab, url)
-            await tab.heal()
-            assert "good" == await goto(tab, f"{site.url}/good")
+    for url in (
+        "chrome://crash",
+        "chrome://kill",
+        "javascript:1",
+        "file:///no/such/file",
+        "view-source:http://127.0.0.1:9/",
+        "data:text/html",
+        "mailto:somebody@a.example",
+        "http://",
+        "x",
+    ):
+        with pytest.raises(BadParameter, match=r"^url is "):
+            await goto(tab, url)
+        await tab.heal()
+        assert "good" == await goto(tab, f"{site.url}/good")
 
 
-async def test_a_body_that_closes_its_page_costs_the_next_one_nothing(tmp_path: Path, site: Site) -> None:
+@on_shared_browser
+async def test_a_body_that_closes_its_page_costs_the_next_one_nothing(tab: PlaywrightTab, site: Site) -> None:
     async def close(page: Any, _: object) -> None:
         await page.close()
 
@@ -672,22 +693,24 @@ async def test_a_body_that_closes_its_page_costs_the_next_one_nothing(tmp_path: 
         await page.close()
         await page.title()
 
-    async with opened(tmp_path / "p") as (_, tab):
-        await goto(tab, f"{site.url}/good")
-        await tab.run(close, name="test/close")
-        assert "good" == await evaluate(tab, "document.title")
-        with pytest.raises(PageLost, match="was closed"):
-            await tab.run(close_and_look, name="test/close")
-        assert "good" == await evaluate(tab, "document.title")
+    await goto(tab, f"{site.url}/good")
+    await tab.run(close, name="test/close")
+    assert "good" == await evaluate(tab, "document.title")
+    with pytest.raises(PageLost, match="was closed"):
+        await tab.run(close_and_look, name="test/close")
+    assert "good" == await evaluate(tab, "document.title")
 
 
-async def test_pages_are_opened_while_calls_begin_and_end(tmp_path: Path) -> None:
+@on_shared_browser
+async def test_pages_are_opened_while_calls_begin_and_end(
+    driver: PlaywrightDriver, tab: PlaywrightTab
+) -> None:
     """The opening of a page is nobody's handler: a call that ends beside it must not end it."""
 
     async def shortly(_: Any, __: object) -> None:
         await asyncio.sleep(0.005)
 
-    async with opened(tmp_path / "p") as (driver, tab), trio.open_nursery() as nursery:
+    async with trio.open_nursery() as nursery:
 
         async def call_and_call() -> None:
             while True:
@@ -700,41 +723,42 @@ async def test_pages_are_opened_while_calls_begin_and_end(tmp_path: Path) -> Non
         nursery.cancel_scope.cancel()
 
 
-async def test_a_call_costs_little(tmp_path: Path) -> None:
+@on_shared_browser
+async def test_a_call_costs_little(driver: PlaywrightDriver, tab: PlaywrightTab) -> None:
     """No timing, but no growth either: 300 calls leave neither tasks nor handlers."""
 
     async def nothing(_: Any, __: object) -> None:
         return None
 
-    async with opened(tmp_path / "p") as (driver, tab):
+    async def tasks() -> int:
+        return len(asyncio.all_tasks())
 
-        async def tasks() -> int:
-            return len(asyncio.all_tasks())
-
+    await tab.run(nothing, name="test/nothing")
+    before = await driver.thread.run(tasks)
+    for _ in range(300):
         await tab.run(nothing, name="test/nothing")
-        before = await driver.thread.run(tasks)
-        for _ in range(300):
-            await tab.run(nothing, name="test/nothing")
-        assert before == await driver.thread.run(tasks)
+    assert before == await driver.thread.run(tasks)
 
 
-async def test_cancelling_at_random_moments_leaves_nothing(tmp_path: Path, site: Site) -> None:
+@on_shared_browser
+async def test_cancelling_at_random_moments_leaves_nothing(
+    driver: PlaywrightDriver, tab: PlaywrightTab, site: Site
+) -> None:
     """B10, B29: no page without an owner, and the page works afterwards."""
     dice = random.Random(7)
-    async with opened(tmp_path / "p") as (driver, tab):
-        context = (await driver.keeper.ready()).context
-        for number in range(30):
-            with trio.move_on_after(dice.uniform(0, 0.06)), suppress(SiteFailed):
-                await goto(tab, f"{site.url}/{dice.choice(['good', 'silent', 'alert', 'loop', 'typed'])}")
-            if number % 3 == 0:
-                with trio.move_on_after(dice.uniform(0, 0.2)):
-                    opened_tab = await driver.open_tab(f"t{number}")
-                    await opened_tab.close()
-            if dice.random() < 0.7:
-                await tab.heal()
-        await tab.heal()
-        assert "good" == await goto(tab, f"{site.url}/good")
-        await until(lambda: len(context.pages) == 1)
-        assert [tab.live] == driver.lives()
-        assert tab.live is not None
-        assert tab.live.run is None
+    context = (await driver.keeper.ready()).context
+    for number in range(30):
+        with trio.move_on_after(dice.uniform(0, 0.06)), suppress(SiteFailed):
+            await goto(tab, f"{site.url}/{dice.choice(['good', 'silent', 'alert', 'loop', 'typed'])}")
+        if number % 3 == 0:
+            with trio.move_on_after(dice.uniform(0, 0.2)):
+                opened_tab = await driver.open_tab(f"t{number}")
+                await opened_tab.close()
+        if dice.random() < 0.7:
+            await tab.heal()
+    await tab.heal()
+    assert "good" == await goto(tab, f"{site.url}/good")
+    await until(lambda: len(context.pages) == 1)
+    assert [tab.live] == driver.lives()
+    assert tab.live is not None
+    assert tab.live.run is None
