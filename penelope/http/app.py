@@ -28,6 +28,7 @@ from penelope.http.routes import (
     status,
 )
 from penelope.http.short import ShortWay
+from penelope.http.short_runs import ShortRuns
 from penelope.http.worker import Worker
 from penelope.pages.manager import RESERVED
 from penelope.store.request_log import Entry
@@ -90,8 +91,9 @@ def create_app(worker: Worker) -> Front:
     ):
         app.register_blueprint(blueprint)
     _install_gates(app, worker)
-    app.short_way = short = ShortWay(worker)
-    app.at_once = short.at_once
+    app.short_way = polls = ShortWay(worker)
+    submits = ShortRuns(worker)
+    app.at_once = lambda data: polls.at_once(data) or submits.at_once(data)
     return app
 
 

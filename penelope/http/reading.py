@@ -28,6 +28,11 @@ async def json_object() -> dict[str, Any]:
     """
     body = await request.get_data(cache=False, as_text=False)
     assert isinstance(body, bytes)
+    return object_of(body)
+
+
+def object_of(body: bytes) -> dict[str, Any]:
+    """As `json_object`, of a body that is there."""
     if not body.strip():
         return {}
     try:

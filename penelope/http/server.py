@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, Final
 
 import h11
+import structlog
 import trio
 from hypercorn.app_wrappers import ASGIWrapper
 from hypercorn.config import Config
@@ -26,11 +27,13 @@ from hypercorn.typing import ConnectionState, TaskGroup
 from hypercorn.utils import repr_socket_addr
 from quart_trio import QuartTrio
 
-from penelope.http.whole import AtOnce
+from penelope.http.whole import Answer, AtOnce
 
 JOINED_BYTES: Final = 64 * 1024  # a larger body is not copied to save a write
 REST_S: Final = 1.0
 RECEIVED_BYTES: Final = 64 * 1024
+
+log = structlog.get_logger("penelope.http")
 
 
 async def serve(
@@ -90,21 +93,27 @@ class _Connection(TCPServer):
     ) -> None:
         super().__init__(app, config, context, ConnectionState({}), stream)  # type: ignore[arg-type]  # it takes both
         self._at_once = at_once
+        self._heard = b""  # came while an answer was made
+        self._left = False
         self._watch = _IdleWatch(context)
         self.idle_task = self._watch
         self._head = b""
 
     async def _read_data(self) -> None:
         data = b"-"
-        while data:
-            try:
-                data = bytes(await self.stream.receive_some(RECEIVED_BYTES))
-            except (trio.BrokenResourceError, trio.ClosedResourceError):
-                break
-            if self._at_once is None or not self._at_rest() or not await self._answered(data, self._at_once):
+        while data and not self._left:
+            data, self._heard = self._heard or await self._received(), b""
+            if not await self._answered(data):
                 await self.protocol.handle(RawData(data))
         await self.protocol.handle(Closed())
         self._watch.end()
+
+    async def _received(self) -> bytes:
+        """What comes next; nothing: the client has left."""
+        try:
+            return bytes(await self.stream.receive_some(RECEIVED_BYTES))
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            return b""
 
     def _at_rest(self) -> bool:
         """Would what comes now begin a request, which may be answered without an end of the connection?"""
@@ -118,17 +127,36 @@ class _Connection(TCPServer):
             and not self.context.terminated.is_set()
         )
 
-    async def _answered(self, data: bytes, at_once: AtOnce) -> bool:
-        answering = at_once(data)
-        if answering is None:
+    async def _answered(self, data: bytes) -> bool:
+        """Answer a request before the server reads it. False: it is not one to be answered so."""
+        if self._at_once is None or not self._at_rest() or (answering := self._at_once(data)) is None:
             return False
         await self._watch.stop()
-        answer = await answering
+        try:
+            answer = await (self._while_heard(answering.make) if answering.waits else answering.make())
+        except Exception:  # this connection is one of many in a nursery
+            log.exception("request failed before the server read it")
+            answer = None
         if answer is not None:
             self.protocol.protocol.keep_alive_requests += 1
             await super().protocol_send(RawData(answer.written(self.config.response_headers("h11"))))
         await self._watch.restart(self._task_group, self._idle_timeout)
-        return answer is not None
+        return answer is not None or self._left
+
+    async def _while_heard(self, make: Callable[[], Awaitable[Answer | None]]) -> Answer | None:
+        """The answer, unless the client leaves before."""
+        answer: Answer | None = None
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._hear, nursery.cancel_scope)
+            answer = await make()
+            nursery.cancel_scope.cancel(reason="the answer is there")
+        return answer
+
+    async def _hear(self, answering: trio.CancelScope) -> None:
+        self._heard = await self._received()
+        if not self._heard:
+            self._left = True
+            answering.cancel(reason="the client has left")
 
     async def protocol_send(self, event: Event) -> None:
         """A head that a body follows is written with its beginning."""

@@ -11,6 +11,7 @@ import re
 import secrets
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import structlog
@@ -20,14 +21,13 @@ from penelope import jsontext
 from penelope.errors import PenelopeError
 from penelope.http import auth, held, whole
 from penelope.http.routes.runs import status_of
-from penelope.http.whole import Answer
+from penelope.http.whole import Answer, Answering, Known
 from penelope.http.worker import Worker
 from penelope.jobs import views
 
 # What Hypercorn says of HTTP/1.0 and 2 differs in more than the version.
 _VERSION: Final = "1.1"
 _BEGINS: Final = (b"GET /api/v1/jobs/", b"GET /api/v1/runs/")
-MOST_KNOWN: Final = 256
 _POLLED: Final = re.compile(r"/api/v1/(?:jobs/([0-9a-f]{16})|runs/(run_[0-9a-f]{12}))", re.ASCII)
 _READ: Final = frozenset({b"host", b"authorization", b"x-request-id"})
 # Each asks for something else than a plain answer, or says that a body comes.
@@ -51,7 +51,7 @@ class ShortWay:
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
-        self._known: dict[bytes, Poll] = {}
+        self._known = Known[Poll]()
 
     async def __call__(self, scope: Any, send: Callable[[Any], Awaitable[None]]) -> bool:
         """Answer the request. False: it is not one to be answered here, and nothing of it was."""
@@ -66,24 +66,21 @@ class ShortWay:
             await send({"type": "http.response.body", "body": answer.body, "more_body": False})
         return True
 
-    def at_once(self, data: bytes) -> Awaitable[Answer | None] | None:
-        """The answer to a request that came whole, in one piece. None, now or later: it is not one to be answered here.
+    def at_once(self, data: bytes) -> Answering | None:
+        """The answer to a request that came whole, in one piece; None: it is not one to be answered here.
 
         A poll is known again by its bytes. Who asks for a job again and again sends the same ones each time, and what
         was found of them depends on them alone: that h11 takes them, the Host, the key. What is answered does not.
         """
         poll = self._known.get(data) or self._read(data)
-        return None if poll is None else self._answer(poll)
+        return None if poll is None else Answering(partial(self._answer, poll))
 
     def _read(self, data: bytes) -> Poll | None:
-        asked = whole.read(data) if data.startswith(_BEGINS) else None
-        if asked is None:
+        if not data.startswith(_BEGINS) or whole.head_of(data) != data or (asked := whole.read(data)) is None:
             return None
         poll = self._in_order(asked.target.decode("ascii"), asked.headers)
         if poll is not None:
-            if len(self._known) >= MOST_KNOWN:
-                self._known.clear()
-            self._known[data] = poll
+            self._known.add(data, poll)
         return poll
 
     def _in_order(self, path: str, headers: Iterable[tuple[bytes, bytes]]) -> Poll | None:

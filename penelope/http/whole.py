@@ -8,21 +8,26 @@ Source: contract, section 1.
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 import h11
 
 END: Final = b"\r\n\r\n"
 MAX_BYTES: Final = 4096  # of a head that is read here: others are the server's
+MOST_KNOWN: Final = 256
+_NOT_PLAIN: Final = frozenset({b"upgrade", b"expect", b"transfer-encoding"})
+
+_Found = TypeVar("_Found")
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request without a body. `target` is as it came; header names are lower case."""
+    """The head of a request. `target` is as it came; header names are lower case; `length`: of its body, bytes."""
 
     method: bytes
     target: bytes
     headers: list[tuple[bytes, bytes]]
+    length: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,32 +46,74 @@ class Answer:
         return b"".join((*lines, b"\r\n", self.body))
 
 
-# Given what came in one piece; None, now or later: it is not one to be answered so.
-AtOnce = Callable[[bytes], Awaitable[Answer | None] | None]
+@dataclass(frozen=True, slots=True)
+class Answering:
+    """An answer that is to be made.
 
-
-def read(data: bytes) -> Asked | None:
-    """The one request that the data is; None: it is none, not a whole one, more than one, one with a body, or one that
-    says what is to become of its connection.
+    Attributes:
+        make: None comes of it where the request is not one to be answered so after all, and nothing of it was.
+        waits: it may take long: a client that leaves ends it.
     """
-    if len(data) > MAX_BYTES or data.find(END) != len(data) - len(END):
-        return None
+
+    make: Callable[[], Awaitable[Answer | None]]
+    waits: bool = False
+
+
+# Given what came in one piece; None: it is not one to be answered so.
+AtOnce = Callable[[bytes], Answering | None]
+
+
+def head_of(data: bytes) -> bytes | None:
+    """The head that the data begins with, its end included; None: there is no end, or one that is not read here."""
+    end = data.find(END, 0, MAX_BYTES)
+    return None if end < 0 else data[: end + len(END)]
+
+
+def read(head: bytes) -> Asked | None:
+    """The head of the one request that begins with it, as `head_of` has it. None: h11 does not take it, its body comes
+    in chunks, or it says what is to become of its connection.
+    """
     reader = h11.Connection(h11.SERVER)
-    reader.receive_data(data)
+    reader.receive_data(head)
     try:
-        request, end = reader.next_event(), reader.next_event()
+        request, then = reader.next_event(), reader.next_event()
     except h11.RemoteProtocolError:
         return None
-    if not isinstance(request, h11.Request) or not isinstance(end, h11.EndOfMessage):
+    if not isinstance(request, h11.Request) or request.http_version != b"1.1" or reader.trailing_data[0]:
         return None
-    if request.http_version != b"1.1" or not _keeps(request.headers):
+    headers = list(request.headers)
+    length = _length(headers)
+    if length is None or (length == 0) is not isinstance(then, h11.EndOfMessage):
         return None
-    return Asked(request.method, request.target, list(request.headers))
+    return Asked(request.method, request.target, headers, length)
 
 
-def _keeps(headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Will the connection simply be kept? `keep-alive` is what many clients say, and what is so in any case."""
+def _length(headers: Iterable[tuple[bytes, bytes]]) -> int | None:
+    """The body's length; None: it is not said, or the connection is not simply kept. `keep-alive` is what many clients
+    say, and what is so in any case.
+    """
+    length = 0
     for name, value in headers:
-        if name in (b"upgrade", b"expect") or (name == b"connection" and value.lower() != b"keep-alive"):
-            return False
-    return True
+        if name in _NOT_PLAIN or (name == b"connection" and value.lower() != b"keep-alive"):
+            return None
+        if name == b"content-length":
+            length = int(value)  # h11 takes digits only, and one value
+    return length
+
+
+class Known(Generic[_Found]):
+    """What was found of heads, by their bytes: `MOST_KNOWN` of them at most."""
+
+    def __init__(self) -> None:
+        self._found: dict[bytes, _Found] = {}
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def get(self, head: bytes) -> _Found | None:
+        return self._found.get(head)
+
+    def add(self, head: bytes, found: _Found) -> None:
+        if len(self._found) >= MOST_KNOWN:
+            self._found.clear()
+        self._found[head] = found

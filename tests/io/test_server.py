@@ -2,9 +2,10 @@
 
 import contextlib
 import socket
-from collections.abc import AsyncGenerator, Awaitable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,12 +16,12 @@ from penelope.http import server, whole
 from penelope.http.envelope import json_response
 from penelope.http.front import Front
 from penelope.http.serving import server_config
-from penelope.http.whole import Answer
+from penelope.http.whole import Answer, Answering
 from tests.io.waiting import until
 
 GET = "GET {} HTTP/1.1\r\nHost: localhost\r\n\r\n"
 LARGE = 300_000
-QUICK = (b"/quick", b"/waits", b"/left")
+QUICK = (b"/quick", b"/waits", b"/left", b"/fails")
 AT_ONCE = Answer(200, [(b"content-type", b"application/json"), (b"content-length", b"7")], b'"quick"')
 
 
@@ -33,16 +34,25 @@ class Served:
     go_on: trio.Event
     asked: int = 0
     at_once: int = 0
+    cut_off: int = 0
     ended: trio.Event = field(default_factory=trio.Event)
 
-    def answer_at_once(self, data: bytes) -> Awaitable[Answer | None] | None:
-        asked = whole.read(data)
-        return self._quick(asked.target) if asked is not None and asked.target in QUICK else None
+    def answer_at_once(self, data: bytes) -> Answering | None:
+        asked = whole.read(data) if whole.head_of(data) == data else None
+        if asked is None or asked.target not in QUICK:
+            return None
+        return Answering(partial(self._quick, asked.target), waits=asked.target != b"/quick")
 
     async def _quick(self, path: bytes) -> Answer | None:
         self.at_once += 1
         if path == b"/waits":
-            await self.go_on.wait()
+            try:
+                await self.go_on.wait()
+            except trio.Cancelled:
+                self.cut_off += 1
+                raise
+        if path == b"/fails":
+            raise RuntimeError("a bug")
         return None if path == b"/left" else AT_ONCE
 
 
@@ -275,16 +285,38 @@ class TestAtOnce:
             assert b"\r\nconnection: close" in (await head_and_body(stream))[0]
             assert await is_closed(stream)
 
-    async def test_a_client_that_leaves_leaves_nothing(self) -> None:
+    async def test_one_that_fails_is_the_apps(self) -> None:
+        """And the connection, and the others, go on."""
+        async with served() as there, await connect(there) as stream, await connect(there) as other:
+            for path in ("/fails", "/fails"):
+                await stream.send_all(GET.format(path).encode())
+                assert b"404" in (await head_and_body(stream))[0]
+                await settled()
+            assert b'"quick"' == await ask(stream, "/quick")
+            assert b'"quick"' == await ask(other, "/quick")
+
+    async def test_what_comes_meanwhile_is_answered_after_it(self) -> None:
+        async with served() as there, await connect(there) as stream:
+            await stream.send_all(GET.format("/waits").encode())
+            await until(lambda: there.at_once == 1)
+            await stream.send_all((GET.format("/small") + GET.format("/quick")).encode())
+            await trio.sleep(0.05)
+            there.go_on.set()
+            assert b'"quick"' == await answer(stream)
+            assert b'{"success": true}' == await answer(stream)
+            assert b"404" in (await head_and_body(stream))[0]
+
+    async def test_a_client_that_leaves_ends_what_waits_and_leaves_nothing(self) -> None:
         async with served() as there:
             before = trio.lowlevel.current_statistics().tasks_living
-            for _ in range(3):
+            for number in range(3):
                 stream = await connect(there)
                 await stream.send_all(GET.format("/waits").encode())
+                await until(lambda number=number: there.at_once == number + 1)  # type: ignore[misc]
                 await stream.aclose()
-            await until(lambda: there.at_once == 3)
-            there.go_on.set()
+            await until(lambda: there.cut_off == 3)
             await until(lambda: trio.lowlevel.current_statistics().tasks_living == before)
+            assert 0 == there.asked
 
 
 class Spawned(trio.abc.Instrument):

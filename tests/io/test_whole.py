@@ -132,22 +132,27 @@ def pieces(draw: st.DrawFn) -> bytes:
 @given(pieces())
 @example(b"GET /a HTTP/1.1\r\nHost: b\r\n\r\n")
 @example(b"GET /a HTTP/1.1\r\nHost: b\r\nConnection: keep-alive\r\n\r\n")
+@example(b"POST /a HTTP/1.1\r\nHost: b\r\nContent-Length: 5\r\n\r\nhello")
+@example(b"POST /a HTTP/1.1\r\nHost: b\r\nContent-Length: 5, 5\r\n\r\nhello")
 def test_what_is_read_is_what_the_server_reads(data: bytes) -> None:
-    """One request without a body, after which the connection is as it was; the answer is the server's, to the byte."""
-    asked = whole.read(data)
-    if asked is not None:
-        trio.run(_same, asked, data)
+    """One request, after which the connection is as it was; and the answer is the server's, to the byte."""
+    head = whole.head_of(data)
+    asked = None if head is None else whole.read(head)
+    if head is not None and asked is not None:
+        trio.run(_same, asked, head, b"x" * asked.length)
 
 
-async def _same(asked: whole.Asked, data: bytes) -> None:
+async def _same(asked: whole.Asked, head: bytes, body: bytes) -> None:
     server = Server()
-    await server.hear(data)
+    await server.hear(head + body)
     (scope,) = server.scopes
     target = scope["raw_path"] + (b"?" + scope["query_string"] if scope["query_string"] else b"")
     assert (asked.method.decode(), asked.headers) == (scope["method"], scope["headers"])
     assert asked.target == target
     assert ("http", "1.1") == (scope["type"], scope["http_version"])
-    assert [{"type": "http.request", "body": b"", "more_body": False}] == server.messages
+    assert body == b"".join(message["body"] for message in server.messages)
+    assert [False] == [message["more_body"] for message in server.messages[-1:]]
+    assert {"http.request"} == {message["type"] for message in server.messages}
     assert b"" == server.sent
     before = server.own
     await server.answer(ANSWER)
@@ -158,26 +163,31 @@ async def _same(asked: whole.Asked, data: bytes) -> None:
 
 def test_what_is_plain_is_read() -> None:
     """Else the test above would hold of nothing."""
-    data = b"GET /a?b HTTP/1.1\r\nHost: c\r\nX-A: d\r\nconnection: keep-alive\r\n\r\n"
-    asked = whole.read(data)
+    head = b"POST /a?b HTTP/1.1\r\nHost: c\r\nX-A: d\r\nconnection: keep-alive\r\nContent-Length: 12\r\n\r\n"
+    assert head == whole.head_of(head + b"GET / HTTP/1.1\r\n\r\n")
+    asked = whole.read(head)
     assert asked is not None
-    assert (b"GET", b"/a?b") == (asked.method, asked.target)
-    assert [(b"host", b"c"), (b"x-a", b"d"), (b"connection", b"keep-alive")] == asked.headers
+    assert (b"POST", b"/a?b", 12) == (asked.method, asked.target, asked.length)
+    assert {b"host": b"c", b"x-a": b"d", b"connection": b"keep-alive"}.items() <= dict(asked.headers).items()
+    plain = whole.read(b"GET / HTTP/1.1\r\nHost: c\r\n\r\n")
+    assert plain is not None
+    assert 0 == plain.length
 
 
 def test_what_is_not_plain_is_not() -> None:
     begin = b"GET / HTTP/1.1\r\nHost: a\r\n"
     for more in (
-        b"",
-        b"\r\nx",
-        b"\r\n" + begin + b"\r\n",
         b"Connection: close\r\n\r\n",
         b"Upgrade: h2c\r\n\r\n",
         b"Expect: 100-continue\r\n\r\n",
-        b"Content-Length: 1\r\n\r\n",
-        b"Content-Length: 1\r\n\r\nx",
+        b"Content-Length: 1, 2\r\n\r\n",
+        b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n",
         b"Transfer-Encoding: chunked\r\n\r\n",
+        b"Transfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n",
         b"Host: a\r\n\r\n",
-        b"X: " + b"y" * whole.MAX_BYTES + b"\r\n\r\n",
+        b"A: b\n\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",
     ):
+        assert whole.head_of(begin + more) == begin + more
         assert whole.read(begin + more) is None, more
+    assert whole.head_of(begin) is None
+    assert whole.head_of(begin + b"X: " + b"y" * whole.MAX_BYTES + b"\r\n\r\n") is None

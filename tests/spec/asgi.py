@@ -4,11 +4,15 @@ a client that is cancelled is seen by the app as one that hung up, which Hyperco
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from typing import Any, Final
 
 import httpx
 import trio
 from quart_trio import QuartTrio
+
+from penelope.http.whole import Answer, AtOnce
+
+PIECE_BYTES: Final = 64_000
 
 
 class Exchange(httpx.AsyncByteStream):
@@ -58,12 +62,19 @@ class Exchange(httpx.AsyncByteStream):
 class AppTransport(httpx.AsyncBaseTransport):
     """Requests to `app`; each runs in `serving`, the server's nursery, as it would under Hypercorn."""
 
-    def __init__(self, app: QuartTrio, serving: trio.Nursery) -> None:
+    def __init__(self, app: QuartTrio, serving: trio.Nursery, at_once: AtOnce | None = None) -> None:
+        """`at_once`: what a server asks first, see `penelope.http.server`."""
         self._app: Callable[..., Awaitable[None]] = app
         self._serving = serving
+        self._at_once = at_once
+        self.answered_at_once = 0
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        exchange = Exchange(await request.aread(), is_head=request.method == "HEAD")
+        await request.aread()
+        if (answer := await self._whole(request)) is not None:
+            self.answered_at_once += 1
+            return httpx.Response(answer.status, headers=answer.headers, content=answer.body)
+        exchange = Exchange(request.content, is_head=request.method == "HEAD")
         self._serving.start_soon(self._app, _scope(request), exchange.receive, exchange.send)
         try:
             await exchange.begun.wait()
@@ -71,6 +82,35 @@ class AppTransport(httpx.AsyncBaseTransport):
             exchange.leave()
             raise
         return httpx.Response(exchange.status, headers=exchange.headers, stream=exchange)
+
+    async def _whole(self, request: httpx.Request) -> Answer | None:
+        """In a task of the server's, which a client that leaves ends."""
+        is_piece = len(request.content) < PIECE_BYTES
+        answering = self._at_once(_written(request)) if self._at_once is not None and is_piece else None
+        if answering is None:
+            return None
+        made: list[Answer | None] = []
+        over, scope = trio.Event(), trio.CancelScope()
+
+        async def make() -> None:
+            with scope:
+                made.append(await answering.make())
+            over.set()
+
+        self._serving.start_soon(make)
+        try:
+            await over.wait()
+        except trio.Cancelled:
+            scope.cancel()
+            raise
+        return made[0]
+
+
+def _written(request: httpx.Request) -> bytes:
+    target = request.url.raw_path
+    lines = [b"%s %s HTTP/1.1" % (request.method.encode(), target)]
+    lines += [b"%s: %s" % header for header in request.headers.raw]
+    return b"\r\n".join((*lines, b"", b"")) + request.content
 
 
 def _scope(request: httpx.Request) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from structlog.testing import capture_logs
 from penelope.errors import StoreBusy
 from penelope.http.app import create_app
 from penelope.http.front import Front
-from penelope.http.short import MOST_KNOWN, ShortWay
-from penelope.http.whole import Answer, AtOnce
+from penelope.http.short import ShortWay
+from penelope.http.whole import MOST_KNOWN, Answer, AtOnce
 from tests.spec.asgi import AppTransport
 from tests.spec.world import KEY, Life
 
@@ -107,7 +107,7 @@ async def at_once(ways: Ways, data: bytes) -> Answer | None:
 
 async def _by(way: AtOnce, data: bytes) -> Answer | None:
     answering = way(data)
-    return None if answering is None else await answering
+    return None if answering is None else await answering.make()
 
 
 def piece(path: str, more: Headers, method: str = "GET") -> bytes:
@@ -264,7 +264,7 @@ async def test_what_is_known_is_bounded_and_none_of_it_without_the_key(life: Lif
         assert wrong is None
         right = way.at_once(piece(path, [("X-Request-Id", f"n{number}")]))
         assert right is not None
-        assert await right is not None
+        assert await right.make() is not None
     assert 10 == len(way._known)
 
 

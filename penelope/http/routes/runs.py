@@ -10,13 +10,13 @@ from quart import Blueprint, Response, request
 
 from penelope import jsontext
 from penelope.errors import BadParameter, NotFound, RunRefused
-from penelope.http import prefer, reading
+from penelope.http import prefer, reading, submits
 from penelope.http.envelope import detail, json_response
 from penelope.http.run_stream import RunViewer
 from penelope.http.streaming import stream
 from penelope.http.worker import Worker
 from penelope.jobs import trace
-from penelope.runs import events, model, service, submission, views
+from penelope.runs import events, model, submission, views
 from penelope.runs.model import Run, RunState
 
 PAGE_SIZE: Final = 20
@@ -36,11 +36,10 @@ def blueprint(worker: Worker) -> Blueprint:
 
     @routes.post(at)
     async def submit() -> Response:
-        run = await _submit(worker)
-        run = await _waited(worker, run)
-        body = views.submitted(run, _base())
-        headers = {"Location": body["poll_url"], "Retry-After": "2", **_applied()}
-        return _json(body, 202, headers)
+        seconds = _patience()
+        run = await submits.waited(worker, await _submit(worker), seconds)
+        body, headers = submits.accepted(run, _base(), seconds)
+        return json_response(body, 202, headers)
 
     @routes.get(at)
     async def listed() -> Response:
@@ -101,18 +100,14 @@ async def _submit(worker: Worker) -> Run:
         return first  # already here: a name that cannot be looked up now is no matter of a run that is there
     if webhook is not None and (refusal := await worker.screen(webhook)) is not None:
         raise RunRefused(f"webhook_url: {refusal}")
-    run = Run(
-        run_id=service.new_id(),
-        request=jsontext.dumps(asked.model_dump(exclude_none=True)),
-        agent_id=planned.work.agent_id,
-        timeout_s=submission.timeout_of(asked, planned, worker.settings.runs_timeout_s),
+    run = submits.run_of(
+        worker,
+        asked,
+        planned,
+        webhook=webhook,
+        key=key,
         request_id=reading.request_id(),
         traceparent=trace.parse(request.headers.getlist(trace.HEADER)),
-        created_at=worker.clock.now(),
-        session_id=asked.session_id,
-        webhook=webhook,
-        events=planned.events,
-        key=key,
     )
     return await worker.runs.submit(run, planned.work)
 
@@ -125,17 +120,15 @@ async def _run(worker: Worker, run_id: str, *, whole: bool = False) -> Run:
 
 
 async def _waited(worker: Worker, run: Run, *, whole: bool = False) -> Run:
-    """The run as it is once it is over, or once its client's patience is."""
-    seconds = prefer.wait(request.headers.getlist(prefer.PREFER))
-    if not seconds or run.state.over:
-        return run
-    ended = await worker.runs.wait(run.run_id, seconds)
-    worker.touch()
-    return ended or await worker.runs.get(run.run_id, whole=whole) or run
+    return await submits.waited(worker, run, _patience(), whole=whole)
+
+
+def _patience() -> int | None:
+    return prefer.wait(request.headers.getlist(prefer.PREFER))
 
 
 def _applied() -> dict[str, str]:
-    return dict(prefer.applied(prefer.wait(request.headers.getlist(prefer.PREFER))))
+    return dict(prefer.applied(_patience()))
 
 
 def status_of(worker: Worker, run: Run) -> dict[str, Any]:
