@@ -3,6 +3,7 @@
 Source: contract, sections 1, 2 and 12.
 """
 
+import gc
 import logging
 import os
 import signal
@@ -17,8 +18,10 @@ from penelope.terminal import commands, run_commands
 from penelope.terminal.waker_commands import personas
 
 if TYPE_CHECKING:
+    from penelope.pages.browser.node import HeadStart
     from penelope.registry import Registry
     from penelope.runs.recipes.book import Recipes
+    from penelope.settings import Settings
 
 _Error = TypeVar("_Error", bound=Exception)
 
@@ -81,10 +84,39 @@ def _leave_at_once() -> None:
 
 def _serve(overrides: dict[str, object]) -> int:
     _leave_at_once()
+    gc.disable()  # until it is ready: see `startup.end`
 
+    from penelope.settings import Settings, secret_variables
+
+    try:
+        settings = Settings.from_environ(overrides)
+        # Read once: no child process, the browser's least of all, needs to inherit it.
+        for name in secret_variables():
+            os.environ.pop(name, None)
+
+        from penelope import startup
+        from penelope.pages.browser.node import head_start
+
+        # The first thing after the settings: it takes as long to be there as what it needs here takes to be imported.
+        with head_start(startup.browser_options(settings)) as ahead:
+            return _work(settings, ahead)
+    except StartError as error:
+        _fail(error)
+    except BaseExceptionGroup as group:
+        start_errors = group.subgroup(StartError)
+        if start_errors is not None and group.split(StartError)[1] is None:
+            _fail(_first(start_errors))
+        raise
+
+
+def _work(settings: "Settings", ahead: "HeadStart | None") -> int:
+    """The worker's life, from its imports to its exit code.
+
+    Raises:
+        StartError: it cannot start; by itself, or in a group.
+    """
     from penelope import startup
 
-    startup.begin()
     with startup.without(*startup.RICH):
         import structlog
     import trio
@@ -93,29 +125,17 @@ def _serve(overrides: dict[str, object]) -> int:
     from penelope import main as worker
     from penelope.pages.browser.run import any_given_up
     from penelope.runs import planning
-    from penelope.settings import Settings, environment, secret_variables
+    from penelope.settings import environment
 
-    try:
-        settings = Settings.from_environ(overrides)
-        # Read once: no child process, the browser's least of all, needs to inherit it.
-        for name in secret_variables():
-            os.environ.pop(name, None)
-        logs.configure(settings.log)
-        structlog.get_logger("penelope").info("settings", **settings.masked())
-        plugins = registry.load(settings.plugins)
-        planner = planning.load(settings, plugins, environment())
-        code = trio.run(worker.run, settings, plugins, planner)
-        if any_given_up():  # code that swallows everything would keep the interpreter from ending
-            logging.shutdown()
-            os._exit(code)
-        return code
-    except StartError as error:
-        _fail(error)
-    except BaseExceptionGroup as group:
-        start_errors = group.subgroup(StartError)
-        if start_errors is not None and group.split(StartError)[1] is None:
-            _fail(_first(start_errors))
-        raise
+    logs.configure(settings.log)
+    structlog.get_logger("penelope").info("settings", **settings.masked())
+    plugins = registry.load(settings.plugins)
+    planner = planning.load(settings, plugins, environment())
+    code = trio.run(worker.run, settings, plugins, planner, ahead)
+    if any_given_up():  # code that swallows everything would keep the interpreter from ending
+        logging.shutdown()
+        os._exit(code)
+    return code
 
 
 def _first(group: BaseExceptionGroup[_Error]) -> _Error:

@@ -22,8 +22,8 @@ from penelope.http.serving import listening
 from penelope.jobs.store import JobStore
 from penelope.pages.browser.driver import open_browser
 from penelope.pages.browser.guard import Limits
-from penelope.pages.browser.persona import BrowserOptions
-from penelope.pages.gate import Gate, open_network
+from penelope.pages.browser.node import HeadStart
+from penelope.pages.gate import open_network
 from penelope.pages.manager import MAIN, PageManager
 from penelope.registry import Registry
 from penelope.runs.planning import Planning
@@ -42,11 +42,14 @@ MIB: Final = 2**20
 INNER: Final = "penelope.worker"
 
 
-async def run(settings: Settings, registry: Registry, planner: Planning) -> int:
+async def run(
+    settings: Settings, registry: Registry, planner: Planning, ahead: HeadStart | None = None
+) -> int:
     """Run a worker until it is told to stop.
 
     Args:
         planner: makes the work of runs, of the recipes and agents that were read.
+        ahead: Playwright's driver, started already; None: it is started when it is needed.
 
     Returns:
         The process's exit code: 0, also when a signal came before it was ready; 75 when a call that could not be ended
@@ -65,14 +68,19 @@ async def run(settings: Settings, registry: Registry, planner: Planning) -> int:
             hold_store(settings.store),
             listening(settings.host, settings.port, "PENELOPE_PORT") as port,
         ):
-            code = await _live(settings, registry, planner, port, heard)
+            code = await _live(settings, registry, planner, port, heard, ahead)
         beside.cancel_scope.cancel(reason="the worker is down")
     stops.hear_no_more()
     return code
 
 
 async def _live(
-    settings: Settings, registry: Registry, planner: Planning, port: socket.socket, heard: Stops
+    settings: Settings,
+    registry: Registry,
+    planner: Planning,
+    port: socket.socket,
+    heard: Stops,
+    ahead: HeadStart | None,
 ) -> int:
     """From the store's opening to its closing."""
     births = watch_births()
@@ -81,9 +89,12 @@ async def _live(
         persona = PersonaStore(database)
         cookies = await persona.load(COOKIES)
         async with (
-            open_network(public=settings.page_network == "public", proxy=proxy_of(settings)) as gate,
+            open_network(public=settings.page_network == "public", proxy=startup.proxy_of(settings)) as gate,
             open_browser(
-                browser_options(settings, gate), cookies, Limits(downloads=settings.media_max_mb * MIB)
+                startup.browser_options(settings, gate),
+                cookies,
+                Limits(downloads=settings.media_max_mb * MIB),
+                ahead,
             ) as driver,
         ):
             pages = PageManager(
@@ -123,25 +134,6 @@ async def _load_inner() -> None:
 def _import_inner() -> None:
     with startup.without(startup.HTTPX_COMMAND):
         import_module(INNER)
-
-
-def proxy_of(settings: Settings) -> str | None:
-    return None if settings.proxy is None else settings.proxy.get_secret_value()
-
-
-def browser_options(settings: Settings, gate: Gate | None) -> BrowserOptions:
-    return BrowserOptions(
-        profile=settings.store.absolute() / "profile",
-        executable=settings.browser,
-        headless=settings.headless,
-        proxy=proxy_of(settings),
-        locale=settings.locale,
-        timezone=settings.timezone,
-        viewport=settings.viewport,
-        user_agent=settings.user_agent,
-        geolocation=settings.geolocation,
-        gate=gate,
-    )
 
 
 async def _clock(database: Database) -> Clock:

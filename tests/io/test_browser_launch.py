@@ -13,7 +13,8 @@ import pytest
 from penelope.errors import BadSettings, NoBrowser, StoreHeld
 from penelope.pages.browser import persona
 from penelope.pages.browser.find import find_browser
-from penelope.pages.browser.launch import environment, launch_arguments, write_launcher
+from penelope.pages.browser.launch import launch_arguments, write_launcher
+from penelope.pages.browser.node import environment
 from penelope.pages.browser.persona import BrowserOptions
 from penelope.pages.browser.profile import Place, browsers_on, hold_profile
 
@@ -82,7 +83,7 @@ def test_the_browser_does_not_start_for_a_driver_that_is_gone(tmp_path: Path) ->
 def test_keys_are_not_in_the_browsers_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PENELOPE_KEY", "hush")
     monkeypatch.setenv("PENELOPE_PROXY", "http://me:hush@127.0.0.1")
-    made = environment(Place(tmp_path, tmp_path))
+    made = environment(tmp_path)
     assert "hush" not in "".join(made.values())
     assert str(tmp_path) == made["TMPDIR"]
 

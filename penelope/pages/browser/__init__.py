@@ -4,6 +4,8 @@ loop      the asyncio loop of the browser's thread            asyncio
 run       one call in that thread                             both, each function says its flavour
 crossing  its way back to Trio                                both, each function says its flavour
 thread    the thread itself                                   Trio
+node      the driver's process; one that is started ahead      neither
+adopted   that one, as one of asyncio's                       asyncio
 watch     sees a blocked thread, and frees it                 Trio
 find      which browser                                       neither
 gated     what a failure behind the gate means                 neither

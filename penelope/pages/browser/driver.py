@@ -20,6 +20,7 @@ from penelope.pages.browser.guard import Limits
 from penelope.pages.browser.inner import has_routes
 from penelope.pages.browser.keeper import CLOSE_S, Keeper, Pages
 from penelope.pages.browser.live import Live
+from penelope.pages.browser.node import HeadStart
 from penelope.pages.browser.persona import BrowserOptions
 from penelope.pages.browser.profile import Place, hold_profile
 from penelope.pages.browser.session import Session
@@ -208,7 +209,10 @@ async def _go(tab: PlaywrightTab, url: str) -> None:
 
 @asynccontextmanager
 async def open_browser(
-    options: BrowserOptions, cookies: str | None, limits: Limits = NO_LIMITS
+    options: BrowserOptions,
+    cookies: str | None,
+    limits: Limits = NO_LIMITS,
+    ahead: HeadStart | None = None,
 ) -> AsyncIterator[PlaywrightDriver]:
     """A browser, for as long as the block; nothing of it is left afterwards.
 
@@ -216,6 +220,7 @@ async def open_browser(
         options: what it is like.
         limits: what its pages may take of the machine.
         cookies: as `Driver.cookies` gave them last; None when there are none yet. They are put on top of the profile's.
+        ahead: Playwright's driver, started already; None: it is started now.
 
     Raises:
         NoBrowser: there is none, or the one that was set cannot be run.
@@ -223,7 +228,7 @@ async def open_browser(
         StartError: it does not start.
     """
     with hold_profile(options.profile) as place:
-        async with open_thread() as thread:
+        async with open_thread(ahead) as thread:
             driver = PlaywrightDriver(options, place, thread, cookies)
             pages = Pages(lost=driver.fail_calls, reopen=driver.reopen_all)
             try:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from penelope.pages.browser import persona
-from penelope.pages.browser.loop import dies_with_parent
+from penelope.pages.browser.node import dies_with_parent, environment
 from penelope.pages.browser.persona import BrowserOptions
 from penelope.pages.browser.profile import Place
 
@@ -82,14 +82,6 @@ def write_launcher(place: Place, browser: Path, driver_pid: int, enabled: Sequen
     return launcher
 
 
-def environment(place: Place, options: BrowserOptions | None = None) -> dict[str, str]:
-    """For driver and browser: this process's, without Penelope's own settings (keys, passwords), with our TMPDIR and
-    the persona's own.
-    """
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PENELOPE_")}
-    return kept | {"TMPDIR": str(place.temp)} | ({} if options is None else persona.variables(options))
-
-
 def sandbox() -> tuple[bool, str]:
     """Whether to run with Chromium's sandbox, and why, in words for the log."""
     if sys.platform != "linux":
@@ -134,7 +126,7 @@ def launch_arguments(
         "headless": options.headless,
         "chromium_sandbox": sandboxed,
         "args": [*FLAGS, *persona.flags(options)],
-        "env": environment(place, options),
+        "env": environment(place.temp, options),
         "downloads_path": str(place.temp / "downloads"),
         "timeout": START_S * 1000,
         "handle_sigint": False,

@@ -5,16 +5,15 @@ Asyncio-flavoured throughout.
 
 import asyncio
 import os
-import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import playwright
+
+from penelope.pages.browser import node
+from penelope.pages.browser.adopted import adopt
 
 if TYPE_CHECKING:
     from penelope.pages.browser.run import Run
@@ -30,25 +29,6 @@ _NOT_PLUGINS = (
     str(Path(asyncio.__file__).parent) + os.sep,
     str(Path(__file__).parents[1]) + os.sep,
 )
-_DRIVER_VERB = "run-driver"
-
-# The parent may have died before setpriv ran, and then no signal ever comes: look once it is armed.
-_UNLESS_ORPHANED = '[ "$PPID" = "$0" ] || exit 1; exec "$@"'
-
-
-@lru_cache(maxsize=1)
-def dies_with_parent() -> tuple[str, ...]:
-    """The words before a command that end it when the thread that started it ends; () where there are none.
-
-    Linux has PR_SET_PDEATHSIG for it, which util-linux's setpriv sets. It is tied to the parent's thread, not to its
-    process: both the browser's thread and node's main thread live as long as they are needed.
-    """
-    setpriv = shutil.which("setpriv") if sys.platform == "linux" else None
-    if setpriv is None:
-        return ()
-    words = (setpriv, "--pdeathsig", "KILL", "--")
-    tried = subprocess.run([*words, "/bin/true"], capture_output=True, check=False)
-    return words if tried.returncode == 0 else ()
 
 
 class BrowserLoop(asyncio.SelectorEventLoop):
@@ -61,8 +41,10 @@ class BrowserLoop(asyncio.SelectorEventLoop):
         environment: of the node driver and, through it, of the browser; None: this process's own.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, ahead: "node.HeadStart | None" = None) -> None:
+        """`ahead`: a driver that was started already; None: there is none."""
         super().__init__()
+        self._ahead = ahead
         self.at_work: Run[Any] | None = None
         self.runs: set[Run[Any]] = set()
         self._handlers: dict[
@@ -83,19 +65,19 @@ class BrowserLoop(asyncio.SelectorEventLoop):
         """As asyncio's; Playwright's driver gets a session of its own (a Ctrl-C is ours to answer), ends with this
         thread, and does not see this worker's environment.
         """
-        if not args or args[-1] != _DRIVER_VERB:
+        if not args or args[-1] != node.VERB:
             return await super().subprocess_exec(protocol_factory, program, *args, **kwargs)
-        words = dies_with_parent()
-        if words:
-            words = (*words, "/bin/sh", "-c", _UNLESS_ORPHANED, str(os.getpid()))
-        line = [*words, str(program), *(str(a) for a in args)]
+        line = node.command(str(program), [str(argument) for argument in args])
         env = dict(kwargs.pop("env", None) or os.environ)
         if self.environment is not None:
-            ours = {name: value for name, value in env.items() if name.startswith(("PW_", "PLAYWRIGHT_"))}
-            env = self.environment | ours
-        made = await super().subprocess_exec(
-            protocol_factory, *line, env=env, start_new_session=True, cwd=str(Path("/")), **kwargs
-        )
+            env = self.environment | node.of_playwright(env)
+        running = None if self._ahead is None else self._ahead.take(line, env)
+        if running is None:
+            made = await super().subprocess_exec(
+                protocol_factory, *line, env=env, start_new_session=True, cwd=str(Path("/")), **kwargs
+            )
+        else:
+            made = await adopt(running, line, protocol_factory)
         self.drivers.append(made[0].get_pid())
         self._transports = [one for one in self._transports if not one.is_closing()] + [made[0]]
         return made

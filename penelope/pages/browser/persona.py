@@ -9,14 +9,15 @@ Source: contract, section 3; design, section 7 (10, 11).
 import os
 import re
 import sys
-import zoneinfo
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
 from penelope.errors import BadSettings
-from penelope.pages.gate import Gate
+
+if TYPE_CHECKING:
+    from penelope.pages.gate import Gate
 
 PROXY_FLAGS: Final = ("--webrtc-ip-handling-policy=disable_non_proxied_udp",)
 # Behind the gate the browser dials nothing by itself: what would try has no address to dial.
@@ -61,7 +62,7 @@ class BrowserOptions:
     viewport: tuple[int, int] | None = None
     user_agent: str | None = None
     geolocation: tuple[float, float] | None = None
-    gate: Gate | None = field(default=None, repr=False)
+    gate: "Gate | None" = field(default=None, repr=False)
 
 
 def flags(options: BrowserOptions) -> list[str]:
@@ -127,6 +128,8 @@ def check(options: BrowserOptions) -> None:
     if options.user_agent:
         _check_user_agent(options.user_agent, sys.platform)
     if options.timezone:
+        import zoneinfo
+
         zones = zoneinfo.available_timezones()  # none on a machine that has no list of them
         if zones and options.timezone not in zones:
             raise BadSettings(f"PENELOPE_TIMEZONE is {options.timezone}: the browser knows no such zone")

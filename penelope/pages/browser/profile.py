@@ -4,7 +4,6 @@ Source: contract, section 3 ("No Chromium process outlives the worker …"); des
 """
 
 import fcntl
-import hashlib
 import os
 import shutil
 import stat
@@ -18,11 +17,11 @@ import psutil
 import structlog
 
 from penelope.errors import StartError, StoreHeld
+from penelope.pages.browser.node import temp_folder
 from penelope.pages.browser.processes import end_all, group
 
 LOCK_NAME = "penelope.lock"
 CHROMIUM_LOCKS = ("SingletonLock", "SingletonCookie", "SingletonSocket")
-TEMP_LENGTH = 40  # a socket's path has 107 characters; the browser adds about 55 to this folder
 
 log = structlog.get_logger("penelope.browser")
 
@@ -101,16 +100,12 @@ def _lock(fd: int, profile: Path) -> None:
 
 def _temp_folder(profile: Path) -> Path:
     """An empty folder of ours; under the same name at each start, so that a killed worker's is emptied."""
-    name = f"penelope-{os.getuid()}-{hashlib.sha256(os.fsencode(profile)).hexdigest()[:10]}"
-    base = Path(tempfile.gettempdir())
-    if len(str(base / name)) > TEMP_LENGTH and os.access("/tmp", os.W_OK | os.X_OK):  # noqa: S108
-        base = Path("/tmp")  # noqa: S108
-    folder = base / name
+    folder = temp_folder(profile)
     try:
         _remove(folder)
         folder.mkdir(mode=0o700)
     except OSError:  # somebody else's, in a folder that is open to all
-        folder = Path(tempfile.mkdtemp(prefix="penelope-", dir=base))
+        folder = Path(tempfile.mkdtemp(prefix="penelope-", dir=folder.parent))
     return folder
 
 

@@ -20,12 +20,12 @@ from penelope.pages.browser import persona
 from penelope.pages.browser.find import find_browser
 from penelope.pages.browser.inner import Listeners, Traffic, count_traffic, quiet_listeners, refuse_gotos
 from penelope.pages.browser.launch import (
-    environment,
     launch_arguments,
     sandbox,
     write_launcher,
 )
 from penelope.pages.browser.loop import BrowserLoop
+from penelope.pages.browser.node import environment
 from penelope.pages.browser.persona import BrowserOptions
 from penelope.pages.browser.processes import Process, end_all, group, inherited, reap, reap_group
 from penelope.pages.browser.profile import Place
@@ -109,7 +109,7 @@ class Session:
             StartError: with one clear line.
         """
         loop = cast(BrowserLoop, asyncio.get_running_loop())
-        loop.environment = environment(self._place, options)
+        loop.environment = environment(self._place.temp, options)
         self.proxied = options.proxy is not None
         self.gated = options.gate is not None
         before = len(loop.drivers)

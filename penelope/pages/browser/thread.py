@@ -15,6 +15,7 @@ import structlog
 import trio
 
 from penelope.pages.browser.loop import BrowserLoop
+from penelope.pages.browser.node import HeadStart
 from penelope.pages.browser.run import GRACE_S, Abandoned, BrokenOff, Run
 
 JOIN_S = 3.0
@@ -37,8 +38,9 @@ class BrowserThread:
         ident: of the thread, as `sys._current_frames` counts them; 0 before it has begun.
     """
 
-    def __init__(self) -> None:
-        self.loop = BrowserLoop()
+    def __init__(self, ahead: HeadStart | None = None) -> None:
+        """`ahead`: see `BrowserLoop`."""
+        self.loop = BrowserLoop(ahead)
         self.ident = 0
         self._stopping = False
         self._thread = threading.Thread(target=self._live, name="penelope-browser", daemon=True)
@@ -113,9 +115,9 @@ def _log_unhandled(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> Non
 
 
 @asynccontextmanager
-async def open_thread() -> AsyncIterator[BrowserThread]:
+async def open_thread(ahead: HeadStart | None = None) -> AsyncIterator[BrowserThread]:
     """The thread, for as long as the block. Trio-flavoured."""
-    thread = BrowserThread()
+    thread = BrowserThread(ahead)
     thread.start()
     try:
         yield thread

@@ -1,0 +1,183 @@
+"""Playwright's driver, started before there is anybody to speak to it: used if it is the right one, and never left."""
+
+import asyncio
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+import trio
+
+from penelope.pages.browser import node
+from penelope.pages.browser.loop import BrowserLoop
+from penelope.pages.browser.node import HeadStart, head_start
+from penelope.pages.browser.persona import BrowserOptions
+from tests.io.conftest import NewWorker
+from tests.io.worker_process import WorkerProcess
+
+ECHO = "import sys; print(sys.stdin.readline().upper(), end='', flush=True); sys.stdin.read(); sys.exit(3)"
+ARGUMENTS = ["-c", ECHO, node.VERB]
+VARIABLES = {"PATH": "/usr/bin:/bin"}
+
+
+@pytest.fixture
+def ahead() -> Iterator[HeadStart]:
+    """A driver that says a line in capitals, and ends with 3 when nobody speaks to it any more."""
+    begun = HeadStart(node.command(sys.executable, ARGUMENTS), VARIABLES)
+    yield begun
+    begun.end()
+
+
+def ask_through(loop: BrowserLoop) -> tuple[int, bytes, int]:
+    """The pid, the answer and the exit code of what Playwright's way to start its driver leads to."""
+
+    async def ask() -> tuple[int, bytes, int]:
+        pipe = asyncio.subprocess.PIPE
+        made = await asyncio.create_subprocess_exec(sys.executable, *ARGUMENTS, stdin=pipe, stdout=pipe)
+        assert made.stdin is not None
+        assert made.stdout is not None
+        made.stdin.write(b"anybody there?\n")
+        said = await made.stdout.readline()
+        made.stdin.close()
+        return made.pid, said, await made.wait()
+
+    try:
+        return loop.run_until_complete(asyncio.wait_for(ask(), 20))
+    finally:
+        loop.close()
+
+
+def test_the_one_that_runs_is_used(ahead: HeadStart) -> None:
+    loop = BrowserLoop(ahead)
+    loop.environment = VARIABLES
+    assert (ahead.process.pid, b"ANYBODY THERE?\n", 3) == ask_through(loop)
+    assert [ahead.process.pid] == loop.drivers
+
+
+def test_another_is_started_where_another_is_asked_for(ahead: HeadStart) -> None:
+    """It had the wrong environment: another profile, another Playwright."""
+    loop = BrowserLoop(ahead)
+    loop.environment = VARIABLES | {"TMPDIR": "/elsewhere"}
+    pid, said, code = ask_through(loop)
+    assert (b"ANYBODY THERE?\n", 3) == (said, code)
+    assert pid != ahead.process.pid
+    assert -signal.SIGKILL == ahead.process.returncode
+
+
+def test_another_is_started_where_it_has_died(ahead: HeadStart) -> None:
+    ahead.process.kill()
+    ahead.process.wait()
+    loop = BrowserLoop(ahead)
+    loop.environment = VARIABLES
+    pid, said, code = ask_through(loop)
+    assert (b"ANYBODY THERE?\n", 3) == (said, code)
+    assert pid != ahead.process.pid
+
+
+def test_it_is_taken_once(ahead: HeadStart) -> None:
+    """A browser that is started again gets a driver of its own."""
+    assert ahead.process is ahead.take(ahead.words, VARIABLES)
+    assert ahead.take(ahead.words, VARIABLES) is None
+    assert ahead.process.poll() is None, "whoever took it has it"
+
+
+def test_a_driver_that_cannot_be_started_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever needs one finds out, and says so."""
+    monkeypatch.setattr(node, "command", lambda *_: [str(tmp_path / "no-node")])
+    with head_start(BrowserOptions(profile=tmp_path)) as none:
+        assert none is None
+
+
+def test_playwrights_own_ends_with_the_block_and_when_nobody_speaks_to_it(tmp_path: Path) -> None:
+    """Where no signal tells it of its parent's death."""
+    with head_start(BrowserOptions(profile=tmp_path)) as begun:
+        assert begun is not None
+    assert -signal.SIGKILL == begun.process.returncode
+    with head_start(BrowserOptions(profile=tmp_path)) as begun:
+        assert begun is not None
+        assert begun.process.stdin is not None
+        begun.process.stdin.close()
+        assert 0 == begun.process.wait(20)
+
+
+def drivers_of(worker: WorkerProcess) -> list[int]:
+    """The pids of drivers, ahead or not, that were started for the worker's store."""
+    mark = f"TMPDIR={node.temp_folder(worker.store / 'profile')}".encode()
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        if (process.info["cmdline"] or [""])[-1] == node.VERB:
+            with suppress(OSError):
+                if mark in Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0"):
+                    found.append(process.pid)
+    return found
+
+
+async def begun_driver(worker: WorkerProcess) -> int:
+    until = time.monotonic() + 20
+    while not (found := drivers_of(worker)):
+        assert time.monotonic() < until
+        await trio.sleep(0.002)
+    return found[0]
+
+
+async def until_gone(worker: WorkerProcess) -> None:
+    until = time.monotonic() + 5
+    while left := drivers_of(worker):
+        assert time.monotonic() < until, f"left behind: {left}"
+        await trio.sleep(0.02)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+async def test_a_signal_while_the_worker_is_still_imported(
+    new_worker: NewWorker, number: signal.Signals
+) -> None:
+    worker = new_worker()
+    worker.executed = True
+    worker.launch()
+    await begun_driver(worker)
+    worker.send_signal(number)
+    assert (-number if number is signal.SIGKILL else 0) == await worker.wait()
+    await until_gone(worker)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+async def test_a_start_that_fails_afterwards_leaves_none(new_worker: NewWorker, tmp_path: Path) -> None:
+    worker = new_worker()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        worker.launch(PENELOPE_PORT=str(taken.getsockname()[1]))
+        await begun_driver(worker)
+        assert 1 == await worker.wait()
+    await until_gone(worker)
+
+
+async def test_a_start_with_bad_settings_begins_none(new_worker: NewWorker, tmp_path: Path) -> None:
+    """A refusal costs nothing, and says its one line and no more."""
+    begun, program = tmp_path / "begun", tmp_path / "node"
+    program.write_text(f"#!/bin/sh\ntouch {begun}\nexit 1\n")
+    program.chmod(0o755)
+    for port, starts in (("70000", False), ("1", True)):
+        worker = new_worker(PLAYWRIGHT_NODEJS_PATH=str(program))
+        worker.launch(PENELOPE_PORT=port, PENELOPE_HOST="192.0.2.1", PENELOPE_PLUGINS="/nowhere")
+        assert 1 == await worker.wait()
+        assert starts == begun.exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+async def test_a_worker_has_the_driver_that_was_begun(new_worker: NewWorker) -> None:
+    """What this version of Playwright asks for is what was started; there is no other beside it."""
+    worker = new_worker()
+    worker.executed = True
+    worker.launch()
+    begun = await begun_driver(worker)
+    assert begun == (await worker.wait_for_line("browser started", 40))["driver_pid"]
+    await worker.wait_for_line("ready", 40)
+    assert [begun] == drivers_of(worker)
+    assert worker.pid == psutil.Process(begun).ppid()
+    assert 0 == await worker.stop()
+    await until_gone(worker)
