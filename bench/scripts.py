@@ -62,7 +62,8 @@ class Ends:
 
 
 def runs(port: int, key: str, order: dict[str, Any], ends: Ends) -> Script:
-    """Submit a run, learn of its end by waiting or by polling ten times a second, submit the next."""
+    """Submit a run, learn of its end by waiting or by polling, `rests` seconds apart, and submit the next."""
+    rest = float(order.get("rests", POLL_S))
     headers = {"Prefer": "wait=60"} if order["waits"] else {}
     body = {"prompt": "", "recipe_name": order["recipe"]}
     if not order["waits"]:  # the public server has no such recipe: what its jobs do is decided there
@@ -73,7 +74,7 @@ def runs(port: int, key: str, order: dict[str, Any], ends: Ends) -> Script:
         began = time.perf_counter()
         status, answer = yield submit
         if status == 503:  # as many are admitted as may be
-            yield POLL_S
+            yield rest
             continue
         if status != 202:
             raise RuntimeError(f"a submit was answered {status}: {answer[:300]!r}")
@@ -84,7 +85,7 @@ def runs(port: int, key: str, order: dict[str, Any], ends: Ends) -> Script:
         )
         while run["status"] in ("queued", "running"):
             if not order["waits"]:
-                yield POLL_S
+                yield rest
             status, answer = yield poll
             run = json.loads(answer)
         if run["status"] != "succeeded":

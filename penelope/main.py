@@ -121,7 +121,7 @@ async def _live(
                 heard=heard,
             )
             hurried = await worker.live(outer)
-            if driver.health.stuck:
+            if driver.stuck:
                 return EXIT_STUCK
             return EXIT_CUT_SHORT if hurried else EXIT_OK
 

@@ -236,7 +236,7 @@ class Supervisor:
         """
         if self.stopping:
             raise Stopping("the worker is stopping", headers={"Retry-After": "10"})
-        if self._parts.pages.driver.health.stuck:
+        if self._parts.pages.driver.stuck:
             raise Unavailable(
                 "a call blocks the browser's thread and cannot be ended; the worker is about to end itself",
                 headers={"Retry-After": "30"},

@@ -46,9 +46,9 @@ class _Waiter:
 class Line:
     """One page's holder, and who waits behind it."""
 
-    def __init__(self, page_id: str, on_change: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, page_id: str, on_free: Callable[[], None] = lambda: None) -> None:
         self._page_id = page_id
-        self._on_change = on_change
+        self._on_free = on_free
         self._holder: Holder | None = None
         self._waiting: deque[_Waiter] = deque()
         self._settling: trio.Event | None = None
@@ -137,7 +137,8 @@ class Line:
 
     def _set(self, holder: Holder | None) -> None:
         self._holder = holder
-        self._on_change()
+        if holder is None:
+            self._on_free()
 
     def _busy(self) -> str:
         assert self._holder is not None

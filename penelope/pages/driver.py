@@ -146,6 +146,11 @@ class Driver(Protocol):
     @property
     def health(self) -> Health: ...
 
+    @property
+    def stuck(self) -> bool:
+        """`health.stuck` alone, which is asked before each call; immediate."""
+        ...
+
     async def open_tab(self, page_id: str, url: str | None = None) -> Tab:
         """Open a page. The first tab takes over the page that the browser opened with.
 

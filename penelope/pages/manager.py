@@ -46,7 +46,7 @@ class PageManager:
     """The worker's pages.
 
     Attributes:
-        on_change: called when a page's holder is another one.
+        on_free: called when nobody holds a page any more.
     """
 
     def __init__(
@@ -57,13 +57,13 @@ class PageManager:
         self._max_pages = max_pages
         self._cookies = CookieKeeper(driver, keep_cookies, cookies)
         self._pages: dict[str, Page] = {}
-        self.on_change: Callable[[], None] = lambda: None
+        self.on_free: Callable[[], None] = lambda: None
 
     def __iter__(self) -> Iterator[Page]:
         return iter(list(self._pages.values()))
 
-    def _changed(self) -> None:
-        self.on_change()
+    def _freed(self) -> None:
+        self.on_free()
 
     @property
     def room(self) -> int:
@@ -110,7 +110,7 @@ class PageManager:
         if len(self._pages) >= self._max_pages:
             raise Conflict(f"{len(self._pages)} pages are open, which is all that MAX_PAGES allows")
         now = self._clock.now()
-        page = Page(page_id=page_id, line=Line(page_id, self._changed), created_at=now, last_used_at=now)
+        page = Page(page_id=page_id, line=Line(page_id, self._freed), created_at=now, last_used_at=now)
         self._pages[page_id] = page
         try:
             page.tab = await self.driver.open_tab(page_id, url)

@@ -142,7 +142,7 @@ class PageDesk:
         if self.page_in_doubt:
             self.page_in_doubt = False
             await mend(self._tab)
-        if self._pages.driver.health.up:
+        if noted or self._pages.driver.health.up:
             await self._pages.save_cookies(noted=noted)
 
 

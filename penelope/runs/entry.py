@@ -24,6 +24,7 @@ class Entry:
         outrun: it was put back since somebody else had its page first: it may try another at once.
         not_before: Trio's time; a run that was put back for another reason waits a moment.
         over: set once it has ended, or the worker stopped before it did.
+        answerable: set then too, or when the worker is asked to stop: those who wait for its end wait no longer.
     """
 
     run: Run
@@ -34,12 +35,13 @@ class Entry:
     outrun: bool = False
     not_before: float = 0.0
     over: trio.Event = field(default_factory=trio.Event)
+    answerable: trio.Event = field(default_factory=trio.Event)
     _end: tuple[str, bytes] | None = None
     _moved: trio.Event = field(default_factory=trio.Event)
     _progressed: trio.Event = field(default_factory=trio.Event)
 
     async def move(self) -> None:
-        """Return once its state is another one, or it is over, or the worker is told to stop."""
+        """Return once its state is another one, or it is over, or the worker is asked to stop."""
         await self._moved.wait()
 
     async def progress(self) -> None:
@@ -48,8 +50,9 @@ class Entry:
 
     def tell(self) -> None:
         """Wake those who wait for a move. Immediate."""
-        self._moved.set()
-        self._moved = trio.Event()
+        if self._moved.statistics().tasks_waiting:
+            self._moved.set()
+            self._moved = trio.Event()
         self._tell_progress()
 
     def progressed(self, far: Far) -> None:
@@ -68,7 +71,12 @@ class Entry:
             self._end = events.end(self.run)
         return self._end
 
+    def let_go(self) -> None:
+        """The worker is asked to stop."""
+        self.answerable.set()
+        self.tell()
+
     def close(self) -> None:
         """It is over."""
         self.over.set()
-        self.tell()
+        self.let_go()

@@ -28,12 +28,21 @@ class Places:
         self._instead: dict[str, str] = {}  # a page that is opened once another, at rest, is closed
         self._count = 0
 
+    @property
+    def left(self) -> bool:
+        """May there be a page for a run that asks for the right one? Immediate."""
+        return self._room() or any(
+            page.page_id not in self._taken and self._pages.is_free(page) for page in self._pages
+        )
+
     def take(self, wanted: str | None) -> str | None:
         """The name of a page for a run that can begin now, kept for it until it is given back; None: there is none.
 
         Immediate. A page of that name may have to be opened yet.
         """
-        if not self._pages.driver.health.up:
+        if (
+            not self.left or not self._pages.driver.health.up
+        ):  # in this order: to look at the browser is the dearer
             return None
         name = self._named(wanted) if wanted is not None else self._any()
         if name is not None:

@@ -155,7 +155,8 @@ class Runs:
 
     def wake(self) -> None:
         """Something may be otherwise: look whether a run can begin. Immediate."""
-        self._wake.set()
+        if self._queue or self._ends.owed:
+            self._wake.set()
 
     async def get(self, run_id: str, *, whole: bool = False) -> Run | None:
         """The run as it is; `whole`: with its result. None: there is none.
@@ -184,9 +185,9 @@ class Runs:
         if entry is None:
             await trio.lowlevel.checkpoint()
             return None
-        with trio.move_on_after(seconds):
-            while not entry.over.is_set() and not self.stopping:
-                await entry.move()
+        if not self.stopping:
+            with trio.move_on_after(seconds):
+                await entry.answerable.wait()
         return entry.run if entry.run.state.over else None
 
     async def cancel(self, run_id: str) -> Run:
@@ -240,12 +241,12 @@ class Runs:
         """When the worker is asked to stop, those who wait for a run wait no longer."""
         await self._supervisor.stop_asked.wait()
         for entry in self._entries.values():
-            entry.tell()
+            entry.let_go()
 
     def attach(self) -> None:
         """Be counted with what is in flight, and told when a page is free."""
         self._supervisor.beside.append(lambda: self.in_flight)
-        self._pages.on_change = self.wake
+        self._pages.on_free = self.wake
 
     # What runs them.
 
@@ -281,8 +282,14 @@ class Runs:
             await self._ends.pay()
             if not self.stopping:
                 self._begin_all()
-            with trio.move_on_after(AGAIN_S if self._queue or self._ends.owed else math.inf):
-                await self._wake.wait()
+            await self._woken(AGAIN_S if self._queue or self._ends.owed else math.inf)
+
+    async def _woken(self, within_s: float) -> None:
+        if self._wake.is_set() or within_s == math.inf:
+            await self._wake.wait()
+            return
+        with trio.move_on_after(within_s):
+            await self._wake.wait()
 
     async def tidy(self) -> None:
         """Close the pages that runs need no longer, and forget runs whose time is over; apart from the queue, which
@@ -304,6 +311,8 @@ class Runs:
 
     def _begin_all(self) -> None:
         """In the order of arrival; those behind one that waits for its page may want another."""
+        if not self._queue or not self._places.left:
+            return
         now, none_for = trio.current_time(), set[str | None]()
         for run_id, entry in list(self._queue.items()):
             if len(self._at_work) >= self._limits.concurrent:

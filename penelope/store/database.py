@@ -7,11 +7,12 @@ its asker is cancelled: it is bounded by SQLite's own busy timeout.
 Source: contract, section 8; design, section 1.
 """
 
+import math
 import sqlite3
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
@@ -25,6 +26,7 @@ BUSY_TIMEOUT_S: Final = 5.0
 CLOSE_GRACE_S: Final = 10.0
 READERS: Final = 2
 WAL_LARGE_BYTES: Final = 256 * 2**20  # four times what is kept of it when nobody holds it open
+WAL_LOOK_EVERY_S: Final = 1.0
 WAL_WARN_EVERY_S: Final = 60.0
 
 _Result = TypeVar("_Result")
@@ -43,7 +45,7 @@ class Runner(Protocol):
 
 
 def thread_runner(threads: int) -> Runner:
-    """Threads of the database's own: Trio's default limiter is shared, and hanging name look-ups would stop it."""
+    """Threads of its own: Trio's default limiter is shared, and hanging name look-ups would stop who asks for them."""
     limiter = trio.CapacityLimiter(threads)
 
     async def run(function: Callable[[], _Result], /) -> _Result:
@@ -52,12 +54,31 @@ def thread_runner(threads: int) -> Runner:
     return run
 
 
+async def own_thread(function: Callable[[], _Result], /) -> _Result:
+    """Run a function in a thread, with nothing but it: who asks sees to it that they are few. `to_thread.run_sync` has
+    a limiter, a copy of the context and two names of the thread for each, twice as dear as a small transaction.
+    """
+    await trio.lowlevel.checkpoint_if_cancelled()
+    token, task = trio.lowlevel.current_trio_token(), trio.lowlevel.current_task()
+
+    def deliver(result: Any) -> None:  # as Trio has it: a value, or an error
+        token.run_sync_soon(trio.lowlevel.reschedule, task, result)
+
+    trio.lowlevel.start_thread_soon(function, deliver)
+    returned: _Result = await trio.lowlevel.wait_task_rescheduled(_until_it_ends)
+    return returned
+
+
+def _until_it_ends(_: object) -> trio.lowlevel.Abort:
+    return trio.lowlevel.Abort.FAILED
+
+
 @dataclass(eq=False, slots=True)
 class _Write:
-    """A transaction on its way: `value` or `error` is set before `ended`."""
+    """A transaction on its way: `value` or `error` is set before `task`, who asks for it, goes on."""
 
     function: Transaction[Any]
-    ended: trio.Event = field(default_factory=trio.Event)
+    task: trio.lowlevel.Task
     value: Any = None
     error: BaseException | None = None
 
@@ -83,7 +104,7 @@ class Database:
         """
         self.commits = 0
         self._wal: Path | None = wal
-        self._warned_at = -WAL_WARN_EVERY_S
+        self._wal_again_at = -math.inf
         self.refusal: str | None = None
         self._writer = writer
         self._readers = readers
@@ -101,14 +122,13 @@ class Database:
             StoreFull: the disk takes no more, or fails (nothing was written).
             Exception: what `function` raised (nothing was written).
         """
-        write = _Write(function)
         if self._closing:
             raise StoreBusy("the store is closed")
+        write = _Write(function, trio.lowlevel.current_task())
         self._waiting.append(write)
         self._wake.set()
-        # Bounded by the busy timeout of the commit under way and of its own.
-        with trio.CancelScope(shield=True):
-            await write.ended.wait()
+        # Whoever is cancelled. Bounded by the busy timeout of the commit under way and of its own.
+        await trio.lowlevel.wait_task_rescheduled(_until_it_ends)
         await trio.lowlevel.checkpoint_if_cancelled()
         if write.error is not None:
             raise write.error
@@ -141,20 +161,21 @@ class Database:
         self._waiting.clear()
         await self._run(lambda: self._commit(batch))
         for write in batch:
-            write.ended.set()
+            trio.lowlevel.reschedule(write.task)
         self._look_at_wal()
 
     def _look_at_wal(self) -> None:
         """Warn of a WAL that cannot be emptied: somebody reads the store, and does not let go of what it sees."""
         now = trio.current_time()
-        if self._wal is None or now - self._warned_at < WAL_WARN_EVERY_S:
+        if self._wal is None or now < self._wal_again_at:
             return
+        self._wal_again_at = now + WAL_LOOK_EVERY_S
         try:
-            size = self._wal.stat().st_size  # microseconds
+            size = self._wal.stat().st_size
         except OSError:
             return
         if size > WAL_LARGE_BYTES:
-            self._warned_at = now
+            self._wal_again_at = now + WAL_WARN_EVERY_S
             log.warning(
                 "another program reads the store and keeps its WAL from being emptied", mb=size // 2**20
             )
@@ -249,12 +270,12 @@ async def open_database(path: Path, run: Runner | None = None) -> AsyncGenerator
 
     Args:
         path: of the file, e.g. `store/penelope.db`; its folder exists.
-        run: how blocking work is run; None: in threads of its own.
+        run: how blocking work is run, at most one write and `READERS` reads at once; None: in threads of its own.
 
     Raises:
         StoreUnusable: it cannot be opened or written, is damaged, foreign, or newer than this program.
     """
-    run = run or thread_runner(1 + READERS)
+    run = run or own_thread
     writer, readers = await run(lambda: opening.open_all(path, BUSY_TIMEOUT_S, READERS))
     database = Database(writer, list(readers), run, path.with_name(f"{path.name}-wal"))
     writing = trio.CancelScope(shield=True)  # a cancelled worker still lands its last writes

@@ -291,6 +291,7 @@ async def test_a_reader_that_does_not_let_go_is_warned_of_and_writes_go_on(
 ) -> None:
     """J99: the WAL grows as long as somebody holds a snapshot, and shrinks when nobody does."""
     monkeypatch.setattr("penelope.store.database.WAL_LARGE_BYTES", 8 * 2**20)
+    monkeypatch.setattr("penelope.store.database.WAL_LOOK_EVERY_S", 0.0)
     wal = tmp_path / "penelope.db-wal"
 
     async def load(database: Database, writes: int) -> None:

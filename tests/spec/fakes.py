@@ -125,7 +125,11 @@ class FakeDriver(Driver):
     @property
     def health(self) -> Health:
         reason = "" if self.up else "it crashed and is being started again"
-        return Health(up=self.up, reason=reason, thread_lag_s=0.0, stuck=self._stuck.is_set(), pids=())
+        return Health(up=self.up, reason=reason, thread_lag_s=0.0, stuck=self.stuck, pids=())
+
+    @property
+    def stuck(self) -> bool:
+        return self._stuck.is_set()
 
     async def open_tab(self, page_id: str, url: str | None = None) -> FakeTab:
         await trio.sleep(self.open_takes_s)

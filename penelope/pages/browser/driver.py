@@ -79,13 +79,18 @@ class PlaywrightDriver:
     @property
     def health(self) -> Health:
         keeper = self.keeper
+        up = keeper.up  # asked once: it looks at two processes
         return Health(
-            up=keeper.up,
-            reason="" if keeper.up else keeper.reason,
+            up=up,
+            reason="" if up else keeper.reason,
             thread_lag_s=self.watch.lag_s,
-            stuck=self.watch.stuck.is_set(),
+            stuck=self.stuck,
             pids=() if keeper.session is None else keeper.session.pids,
         )
+
+    @property
+    def stuck(self) -> bool:
+        return self.watch.stuck.is_set()
 
     async def open_tab(self, page_id: str, url: str | None = None) -> PlaywrightTab:
         await self.keeper.ready()
