@@ -11,6 +11,7 @@ Source: contract, section 1; section 8 ("Stops and starts").
 import math
 import socket
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
@@ -27,7 +28,7 @@ from hypercorn.typing import ConnectionState, TaskGroup
 from hypercorn.utils import repr_socket_addr
 from quart_trio import QuartTrio
 
-from penelope.http.whole import Answer, AtOnce
+from penelope.http.whole import Answering, AtOnce
 
 JOINED_BYTES: Final = 64 * 1024  # a larger body is not copied to save a write
 REST_S: Final = 1.0
@@ -80,6 +81,20 @@ async def serve(
         living.cancel_scope.cancel(reason="the server is down")
 
 
+@dataclass(eq=False, slots=True)
+class _Apart:
+    """An answer that is made while its connection is read on."""
+
+    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+    over: trio.Event = field(default_factory=trio.Event)
+
+    async def ends(self, *, client_has_left: bool) -> None:
+        """Return once it is over; of a client that has left that is now."""
+        if client_has_left:
+            self.scope.cancel(reason="the client has left")
+        await self.over.wait()
+
+
 class _Connection(TCPServer):
     """One connection. What it has of Hypercorn's own, and replaces, is `idle_task`, `_read_data`, `protocol_send`."""
 
@@ -93,17 +108,18 @@ class _Connection(TCPServer):
     ) -> None:
         super().__init__(app, config, context, ConnectionState({}), stream)  # type: ignore[arg-type]  # it takes both
         self._at_once = at_once
-        self._heard = b""  # came while an answer was made
-        self._left = False
+        self._apart: _Apart | None = None  # at most one
         self._watch = _IdleWatch(context)
         self.idle_task = self._watch
         self._head = b""
 
     async def _read_data(self) -> None:
         data = b"-"
-        while data and not self._left:
-            data, self._heard = self._heard or await self._received(), b""
-            if not await self._answered(data):
+        while data:
+            data = await self._received()
+            if self._apart is not None:
+                await self._apart.ends(client_has_left=not data)
+            if not data or not await self._answered(data):
                 await self.protocol.handle(RawData(data))
         await self.protocol.handle(Closed())
         self._watch.end()
@@ -131,9 +147,25 @@ class _Connection(TCPServer):
         """Answer a request before the server reads it. False: it is not one to be answered so."""
         if self._at_once is None or not self._at_rest() or (answering := self._at_once(data)) is None:
             return False
+        if not answering.waits:
+            return await self._answer(answering)
+        self._apart = _Apart()
+        self._task_group.spawn(self._answer_apart, answering, data, self._apart)
+        return True
+
+    async def _answer_apart(self, answering: Answering, data: bytes, apart: _Apart) -> None:
+        """In a task beside the one that reads, which hears meanwhile whether the client leaves."""
+        with apart.scope:
+            if not await self._answer(answering):
+                await self.protocol.handle(RawData(data))
+        self._apart = None
+        apart.over.set()
+
+    async def _answer(self, answering: Answering) -> bool:
+        """False: nothing came of it."""
         await self._watch.stop()
         try:
-            answer = await (self._while_heard(answering.make) if answering.waits else answering.make())
+            answer = await answering.make()
         except Exception:  # this connection is one of many in a nursery
             log.exception("request failed before the server read it")
             answer = None
@@ -141,22 +173,7 @@ class _Connection(TCPServer):
             self.protocol.protocol.keep_alive_requests += 1
             await super().protocol_send(RawData(answer.written(self.config.response_headers("h11"))))
         await self._watch.restart(self._task_group, self._idle_timeout)
-        return answer is not None or self._left
-
-    async def _while_heard(self, make: Callable[[], Awaitable[Answer | None]]) -> Answer | None:
-        """The answer, unless the client leaves before."""
-        answer: Answer | None = None
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._hear, nursery.cancel_scope)
-            answer = await make()
-            nursery.cancel_scope.cancel(reason="the answer is there")
-        return answer
-
-    async def _hear(self, answering: trio.CancelScope) -> None:
-        self._heard = await self._received()
-        if not self._heard:
-            self._left = True
-            answering.cancel(reason="the client has left")
+        return answer is not None
 
     async def protocol_send(self, event: Event) -> None:
         """A head that a body follows is written with its beginning."""
