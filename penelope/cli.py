@@ -3,7 +3,6 @@
 Source: contract, sections 1, 2 and 12.
 """
 
-import gc
 import logging
 import os
 import signal
@@ -84,21 +83,21 @@ def _leave_at_once() -> None:
 
 def _serve(overrides: dict[str, object]) -> int:
     _leave_at_once()
-    gc.disable()  # until it is ready: see `startup.end`
 
-    from penelope.settings import Settings, secret_variables
+    from penelope import startup
+
+    startup.begin()
+    from penelope.pages.browser.node import head_start
 
     try:
-        settings = Settings.from_environ(overrides)
-        # Read once: no child process, the browser's least of all, needs to inherit it.
-        for name in secret_variables():
-            os.environ.pop(name, None)
+        # The first thing of all: it takes as long to be there as what it needs here takes to be imported.
+        with head_start(startup.likely_profile(overrides)) as ahead:
+            from penelope.settings import Settings, secret_variables
 
-        from penelope import startup
-        from penelope.pages.browser.node import head_start
-
-        # The first thing after the settings: it takes as long to be there as what it needs here takes to be imported.
-        with head_start(startup.browser_options(settings)) as ahead:
+            settings = Settings.from_environ(overrides)
+            # Read once: no child process, the browser's least of all, needs to inherit it.
+            for name in secret_variables():
+                os.environ.pop(name, None)
             return _work(settings, ahead)
     except StartError as error:
         _fail(error)

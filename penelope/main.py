@@ -10,6 +10,8 @@ Source: contract, section 8; design, section 2.
 """
 
 import socket
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import Final
 
@@ -17,9 +19,7 @@ import trio
 
 from penelope import resolver, startup, stops
 from penelope.births import watch_births
-from penelope.clock import Clock
 from penelope.http.serving import listening
-from penelope.jobs.store import JobStore
 from penelope.pages.browser.driver import open_browser
 from penelope.pages.browser.guard import Limits
 from penelope.pages.browser.node import HeadStart
@@ -27,10 +27,9 @@ from penelope.pages.gate import open_network
 from penelope.pages.manager import MAIN, PageManager
 from penelope.registry import Registry
 from penelope.runs.planning import Planning
-from penelope.runs.store import RunStore
 from penelope.settings import Settings
 from penelope.stops import Stops
-from penelope.store.database import Database, open_database
+from penelope.store.database import open_database
 from penelope.store.lock import hold_store
 from penelope.store.persona import PersonaStore
 
@@ -61,7 +60,6 @@ async def run(
     code, heard = EXIT_OK, Stops()
     async with trio.open_nursery() as beside:
         await beside.start(heard.hear, name="signals")
-        beside.start_soon(_load_inner, name="imports")
         resolver.install()
         with (
             heard.starting,
@@ -85,11 +83,11 @@ async def _live(
     """From the store's opening to its closing."""
     births = watch_births()
     async with open_database(settings.store / "penelope.db") as database:
-        clock = await _clock(database)
         persona = PersonaStore(database)
         cookies = await persona.load(COOKIES)
         async with (
             open_network(public=settings.page_network == "public", proxy=startup.proxy_of(settings)) as gate,
+            _importing(),
             open_browser(
                 startup.browser_options(settings, gate),
                 cookies,
@@ -97,6 +95,10 @@ async def _live(
                 ahead,
             ) as driver,
         ):
+            await _load_inner()
+            from penelope import worker
+
+            clock = await worker.open_clock(database)
             pages = PageManager(
                 driver,
                 clock,
@@ -105,9 +107,6 @@ async def _live(
                 cookies=cookies,
             )
             await pages.open(MAIN)
-            await _load_inner()
-            from penelope import worker
-
             outer = worker.Outer(
                 settings=settings,
                 registry=registry,
@@ -126,19 +125,19 @@ async def _live(
             return EXIT_CUT_SHORT if hurried else EXIT_OK
 
 
+@asynccontextmanager
+async def _importing() -> AsyncGenerator[None]:
+    """Import the inner half beside the block's beginning: the browser starts, and has nothing for Python to do."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_load_inner, name="imports")
+        yield
+
+
 async def _load_inner() -> None:
-    """Import the inner half, or wait until another thread has. In a thread: the browser starts meanwhile."""
+    """Import the inner half, or wait until another thread has."""
     await trio.to_thread.run_sync(_import_inner)
 
 
 def _import_inner() -> None:
     with startup.without(startup.HTTPX_COMMAND):
         import_module(INNER)
-
-
-async def _clock(database: Database) -> Clock:
-    clock = Clock()
-    for newest in (await JobStore(database).newest(), await RunStore(database).newest()):
-        if newest is not None:
-            clock.at_least(newest)
-    return clock

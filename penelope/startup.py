@@ -6,28 +6,39 @@ Source: docs/performance.md, "Starts of the worker".
 """
 
 import gc
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from penelope.pages.browser.persona import BrowserOptions
-from penelope.settings import Settings
-
 if TYPE_CHECKING:
+    from penelope.pages.browser.persona import BrowserOptions
     from penelope.pages.gate import Gate
+    from penelope.settings import Settings
 
 # Imported where it is installed by those that could use it, and here it is: structlog, for tracebacks that our logs do
 # not show, and httpx, for a command line of its own. With what it brings it takes 80 ms and 3 MB.
 RICH: Final = ("rich", "better_exceptions")
 HTTPX_COMMAND: Final = "httpx._main"
+HASTY_S: Final = 0.0003
+USUAL_S: Final = 0.005  # Python's own
+ENV_FILE: Final = ".env"
+STORE: Final = "store"  # the setting's default
+
+
+def begin() -> None:
+    """Until `end` no garbage is collected: imports leave hardly any, and to look for it took 150 ms. And a thread that
+    imports gives way at once: each of the twenty messages until the browser is launched waited 5 ms for it.
+    """
+    gc.disable()
+    sys.setswitchinterval(HASTY_S)
 
 
 def end() -> None:
-    """Collect garbage from now on: imports leave hardly any, and to look for it took 150 ms.
-
-    What is there by now stays as long as the worker, and is never to be looked through again.
-    """
+    """What is there by now stays as long as the worker: it is never to be looked through again."""
+    sys.setswitchinterval(USUAL_S)
     gc.freeze()
     gc.enable()
 
@@ -48,14 +59,40 @@ def without(*modules: str) -> Iterator[None]:
             del sys.modules[name]
 
 
-def proxy_of(settings: Settings) -> str | None:
+def likely_profile(given: Mapping[str, object]) -> Path:
+    """Where the browser's profile will be, as far as can be told before the settings are read, which takes a tenth of a
+    second: whoever acts on it has to look again.
+
+    Args:
+        given: settings of the command line, by their field's name.
+    """
+    found: object = None
+    if Path(ENV_FILE).is_file():
+        from dotenv import dotenv_values
+
+        found = _variable(dotenv_values(ENV_FILE))
+    found = given.get("store", _variable(os.environ) or found or STORE)
+    return profile_of(Path(str(found)))
+
+
+def _variable(variables: Mapping[str, str | None]) -> str | None:
+    return next((value for name, value in variables.items() if name.upper() == "PENELOPE_STORE"), None)
+
+
+def profile_of(store: Path) -> Path:
+    return store.absolute() / "profile"
+
+
+def proxy_of(settings: "Settings") -> str | None:
     return None if settings.proxy is None else settings.proxy.get_secret_value()
 
 
-def browser_options(settings: Settings, gate: "Gate | None" = None) -> BrowserOptions:
-    """What the worker's browser is like; without its gate it is known before anything is opened."""
+def browser_options(settings: "Settings", gate: "Gate | None") -> "BrowserOptions":
+    """What the worker's browser is like."""
+    from penelope.pages.browser.persona import BrowserOptions
+
     return BrowserOptions(
-        profile=settings.store.absolute() / "profile",
+        profile=profile_of(settings.store),
         executable=settings.browser,
         headless=settings.headless,
         proxy=proxy_of(settings),

@@ -67,6 +67,15 @@ class Outer:
     heard: Stops
 
 
+async def open_clock(database: Database) -> Clock:
+    """One that is not behind what the store has; it need not be closed."""
+    clock = Clock()
+    for newest in (await JobStore(database).newest(), await RunStore(database).newest()):
+        if newest is not None:
+            clock.at_least(newest)
+    return clock
+
+
 async def live(outer: Outer) -> bool:
     """Work until a stop is asked for and the calls are drained; whether a second signal cut the stop short."""
     settings, clock, bound = outer.settings, outer.clock, outer.port.getsockname()[:2]

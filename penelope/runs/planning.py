@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from penelope.errors import RunRefused
 from penelope.registry import Registry
-from penelope.runs.submission import NO_AGENT, Planned, Submission
 from penelope.settings import Settings
 
 if TYPE_CHECKING:
     from penelope.runs.agent.book import Agents
     from penelope.runs.recipes.book import Recipes
+    from penelope.runs.submission import Planned, Submission
 
 
 def load(settings: Settings, registry: Registry, environ: Mapping[str, str]) -> "Planning":
@@ -45,7 +45,7 @@ class Planning:
         self._recipes = recipes
         self._agents = agents
 
-    def __call__(self, submission: Submission) -> Planned:
+    def __call__(self, submission: "Submission") -> "Planned":
         """See `Planner`.
 
         Raises:
@@ -55,7 +55,9 @@ class Planning:
             return self._recipe(submission.recipe_name, submission)
         return self._agent(submission)
 
-    def _recipe(self, name: str, submission: Submission) -> Planned:
+    def _recipe(self, name: str, submission: "Submission") -> "Planned":
+        from penelope.runs.submission import Planned
+
         if self._recipes is None:
             raise RunRefused(
                 f"there is no recipe {name[:80]!r}: PENELOPE_RECIPES names no folder with recipes"
@@ -69,7 +71,9 @@ class Planning:
             events=plan.events,
         )
 
-    def _agent(self, submission: Submission) -> Planned:
+    def _agent(self, submission: "Submission") -> "Planned":
+        from penelope.runs.submission import NO_AGENT, Planned
+
         if submission.recipe_config:
             raise RunRefused("recipe_config: is a recipe's, and recipe_name names none")
         if self._agents is None:

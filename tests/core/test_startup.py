@@ -2,10 +2,12 @@
 
 import importlib
 import sys
+from pathlib import Path
 
 import pytest
 
 from penelope import startup
+from penelope.settings import Settings
 
 
 def test_without_a_module_that_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,3 +28,35 @@ def test_an_error_hides_nothing_for_good() -> None:
     with pytest.raises(ZeroDivisionError), startup.without("no_such_module"):
         raise ZeroDivisionError
     assert "no_such_module" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("given", "variables", "file"),
+    [
+        ({}, {}, None),
+        ({}, {"PENELOPE_STORE": "here"}, None),
+        ({}, {"penelope_store": "/there"}, None),
+        ({}, {}, "PENELOPE_STORE='in a file'\nPENELOPE_PORT=1\n"),
+        ({}, {}, "export penelope_store=${HOME}/x # a remark\n"),
+        ({}, {}, "PENELOPE_KEY=of-a-file-0123456789\n"),
+        ({}, {"PENELOPE_STORE": "wins"}, "PENELOPE_STORE=loses\n"),
+        ({"store": Path("given")}, {"PENELOPE_STORE": "loses"}, "PENELOPE_STORE=loses\n"),
+        ({"port": 1}, {"PENELOPE_STORE": "here"}, None),
+    ],
+)
+def test_the_profile_is_where_the_settings_will_have_it(
+    given: dict[str, object],
+    variables: dict[str, str],
+    file: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PENELOPE_STORE", raising=False)
+    monkeypatch.setenv("PENELOPE_KEY", "of-the-tests-0123456789")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    if file is not None:
+        Path(".env").write_text(file)
+    settings = Settings.from_environ(given)
+    assert startup.browser_options(settings, None).profile == startup.likely_profile(given)

@@ -126,7 +126,7 @@ def launch_arguments(
         "headless": options.headless,
         "chromium_sandbox": sandboxed,
         "args": [*FLAGS, *persona.flags(options)],
-        "env": environment(place.temp, options),
+        "env": environment(place.temp) | persona.variables(options),
         "downloads_path": str(place.temp / "downloads"),
         "timeout": START_S * 1000,
         "handle_sigint": False,

@@ -38,7 +38,7 @@ class BrowserLoop(asyncio.SelectorEventLoop):
         at_work: the call whose code has the thread right now; None between steps. Read by the watch.
         drivers: pids of the node drivers that were started.
         runs: the calls that work pages.
-        environment: of the node driver and, through it, of the browser; None: this process's own.
+        environment: of the node driver; None: this process's own.
     """
 
     def __init__(self, ahead: "node.HeadStart | None" = None) -> None:

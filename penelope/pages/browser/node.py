@@ -17,9 +17,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from penelope.pages.browser import persona
-from penelope.pages.browser.persona import BrowserOptions
-
 VERB: Final = "run-driver"
 TEMP_LENGTH: Final = 40  # a socket's path has 107 characters; the browser adds about 55 to its TMPDIR
 
@@ -50,12 +47,10 @@ def command(program: str, arguments: Sequence[str]) -> list[str]:
     return [*words, program, *arguments]
 
 
-def environment(temp: Path, options: BrowserOptions | None = None) -> dict[str, str]:
-    """For driver and browser: this process's, without Penelope's own settings (keys, passwords), with a TMPDIR of ours
-    and the persona's own.
-    """
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PENELOPE_")}
-    return kept | {"TMPDIR": str(temp)} | ({} if options is None else persona.variables(options))
+def environment(temp: Path) -> dict[str, str]:
+    """For driver and browser: this process's, without Penelope's own settings (keys, passwords); with our TMPDIR."""
+    kept = {name: value for name, value in os.environ.items() if not name.upper().startswith("PENELOPE_")}
+    return kept | {"TMPDIR": str(temp)}
 
 
 def of_playwright(variables: Mapping[str, str]) -> dict[str, str]:
@@ -113,12 +108,12 @@ class HeadStart:
 
 
 @contextmanager
-def head_start(options: BrowserOptions) -> Iterator[HeadStart | None]:
-    """Start the driver that a browser with these options will want; it does not outlive the block.
+def head_start(profile: Path) -> Iterator[HeadStart | None]:
+    """Start the driver that a browser on that profile will want; it does not outlive the block.
 
     None where it cannot be told how: whoever wants one finds out then, and says so.
     """
-    ahead = _begin(options)
+    ahead = _begin(profile)
     try:
         yield ahead
     finally:
@@ -126,14 +121,14 @@ def head_start(options: BrowserOptions) -> Iterator[HeadStart | None]:
             ahead.end()
 
 
-def _begin(options: BrowserOptions) -> HeadStart | None:
+def _begin(profile: Path) -> HeadStart | None:
     try:
         # Not public, and so light: Playwright itself is imported while it starts.
         from playwright._impl._driver import compute_driver_executable, get_driver_env
 
         program, *arguments = compute_driver_executable()
         words = command(program, [*arguments, VERB])
-        variables = environment(temp_folder(options.profile), options) | of_playwright(get_driver_env())
+        variables = environment(temp_folder(profile)) | of_playwright(get_driver_env())
         return HeadStart(words, variables)
     except Exception:  # another Playwright, one without a Node, no process to be had
         return None

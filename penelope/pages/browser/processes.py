@@ -8,6 +8,7 @@ import select
 import time
 from collections.abc import Iterable
 from contextlib import suppress
+from pathlib import Path
 
 import psutil
 
@@ -61,6 +62,22 @@ class Process:
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
+
+
+def command_line(pid: int) -> list[str]:
+    """The words of a process; [] where there is none, or they are not to be seen.
+
+    Where it is a file, that is read: all processes in a millisecond, each start looks at them.
+    """
+    try:
+        return os.fsdecode(Path(f"/proc/{pid}/cmdline").read_bytes()).split("\0")[:-1]
+    except OSError:
+        if Path("/proc/self/cmdline").exists():
+            return []
+    try:
+        return psutil.Process(pid).cmdline()
+    except psutil.Error:
+        return []
 
 
 def group(pgid: int) -> list[psutil.Process]:

@@ -9,7 +9,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +18,7 @@ import structlog
 
 from penelope.errors import StartError, StoreHeld
 from penelope.pages.browser.node import temp_folder
-from penelope.pages.browser.processes import end_all, group
+from penelope.pages.browser.processes import command_line, end_all, group
 
 LOCK_NAME = "penelope.lock"
 CHROMIUM_LOCKS = ("SingletonLock", "SingletonCookie", "SingletonSocket")
@@ -139,11 +139,9 @@ def browsers_on(profile: Path) -> list[psutil.Process]:
     """The browser processes (not their children) that run on exactly this profile."""
     wanted = f"--user-data-dir={profile}"
     found = []
-    for process in psutil.process_iter():
-        try:
-            words = process.cmdline()
-        except psutil.Error:
-            continue
+    for pid in psutil.pids():
+        words = command_line(pid)
         if wanted in words and not any(word.startswith("--type=") for word in words):
-            found.append(process)
+            with suppress(psutil.NoSuchProcess):
+                found.append(psutil.Process(pid))
     return found

@@ -109,7 +109,7 @@ class Session:
             StartError: with one clear line.
         """
         loop = cast(BrowserLoop, asyncio.get_running_loop())
-        loop.environment = environment(self._place.temp, options)
+        loop.environment = environment(self._place.temp)
         self.proxied = options.proxy is not None
         self.gated = options.gate is not None
         before = len(loop.drivers)
