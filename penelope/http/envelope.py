@@ -4,7 +4,9 @@ Source: contract, section 1.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final
 
 import structlog
 from quart import Quart, Response, g, request
@@ -17,6 +19,7 @@ from penelope.runs.views import RUNS_PATH
 
 log = structlog.get_logger("penelope.http")
 
+_NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 _WORDS = {
     400: "the request is malformed",
     404: "there is no such route",
@@ -26,6 +29,43 @@ _WORDS = {
     415: "the content type is not taken here",
     416: "the range is not part of the file",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer as plain values, whichever way it goes out: JSON, and the headers that it has of its own."""
+
+    status: int
+    body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def said(result: Outcome, headers: Mapping[str, str] = _NO_HEADERS) -> Reply:
+    """A ready envelope as a reply."""
+    return Reply(result.status, result.text.encode(), headers)
+
+
+def refused(error: PenelopeError, page_id: str | None) -> Reply:
+    """One of Penelope's own errors."""
+    if isinstance(error, LeaseHeld) and error.expires_in is not None:
+        held = outcome.failure(error.status, error.message, page_id=page_id, expires_in=error.expires_in)
+        return said(held, error.headers)
+    return said(outcome.from_error(error, page_id), error.headers)
+
+
+def failed(error: Exception, path: str, page_id: str | None, who: str = "the worker") -> Reply:
+    """What nobody foresaw: a line in the log, and no word of it to the client."""
+    log.error("request failed", exc_info=error, path=path)
+    return said(outcome.failure(500, _failed(who), page_id=page_id, kind="worker"))
+
+
+def _failed(who: str) -> str:
+    return f"{who} failed on this request; its log has the details"
+
+
+def response(given: Reply) -> Response:
+    """An answer as the framework has it."""
+    return json_response(given.body, given.status, given.headers)
 
 
 def answer(result: Outcome, headers: Mapping[str, str] | None = None) -> Response:
@@ -51,22 +91,14 @@ def success(
     return answer(outcome.success(page_id, fields, status), headers)
 
 
-def error_response(error: PenelopeError, page_id: str | None) -> Response:
-    """One of Penelope's own errors."""
-    if isinstance(error, LeaseHeld) and error.expires_in is not None:
-        held = outcome.failure(error.status, error.message, page_id=page_id, expires_in=error.expires_in)
-        return answer(held, error.headers)
-    return answer(outcome.from_error(error, page_id), error.headers)
-
-
 def detail(status: int, words: str, headers: Mapping[str, str] | None = None) -> Response:
     """A failure in the form that runs have, which is the public server's: no envelope."""
     return json_response(jsontext.dumps({"detail": words}).encode(), status, headers)
 
 
-def speaks_detail() -> bool:
-    """Is the request about runs?"""
-    return request.path == RUNS_PATH or request.path.startswith(f"{RUNS_PATH}/")
+def is_of_runs(path: str) -> bool:
+    """Is a request about runs?"""
+    return path == RUNS_PATH or path.startswith(f"{RUNS_PATH}/")
 
 
 def install(app: Quart, who: str = "the worker") -> None:
@@ -77,9 +109,9 @@ def install(app: Quart, who: str = "the worker") -> None:
     """
 
     async def penelope_error(error: PenelopeError) -> Response:
-        if speaks_detail():
+        if is_of_runs(request.path):
             return detail(error.status, error.message, error.headers)
-        return error_response(error, page_meant())
+        return response(refused(error, page_meant()))
 
     async def http_error(error: HTTPException) -> Response:
         status = error.code or 500
@@ -90,16 +122,13 @@ def install(app: Quart, who: str = "the worker") -> None:
             allowed = ", ".join(sorted(set(error.valid_methods or ()) - not_here))
             headers["Allow"] = allowed
             words = f"{request.method} is not allowed here, only {allowed}"
-        if speaks_detail():
+        if is_of_runs(request.path):
             return detail(status, words, headers)
         return answer(outcome.failure(status, words, page_id=page_meant()), headers)
 
     async def unexpected(error: Exception) -> Response:
-        log.error("request failed", exc_info=error, path=request.path)
-        words = f"{who} failed on this request; its log has the details"
-        if speaks_detail():
-            return detail(500, words)
-        return answer(outcome.failure(500, words, page_id=page_meant(), kind="worker"))
+        said_of_it = failed(error, request.path, page_meant(), who)
+        return detail(500, _failed(who)) if is_of_runs(request.path) else response(said_of_it)
 
     app.register_error_handler(PenelopeError, penelope_error)
     app.register_error_handler(HTTPException, http_error)

@@ -1,4 +1,4 @@
-"""What the routes read of a request, each with its own refusal.
+"""What the routes read of a request, each with its own refusal: of the request's own plain values, or of the framework.
 
 Source: contract, section 1 ("A malformed body … is 422").
 """
@@ -6,7 +6,7 @@ Source: contract, section 1 ("A malformed body … is 422").
 import json
 import re
 from typing import Any, TypeVar
-from urllib.parse import unquote, unquote_to_bytes
+from urllib.parse import parse_qsl, unquote, unquote_to_bytes
 
 from pydantic import BaseModel
 from quart import g, request
@@ -14,25 +14,37 @@ from quart import g, request
 from penelope import jsontext
 from penelope.errors import BadParameter, MalformedBody
 from penelope.http import auth
+from penelope.http.asked import Asked
 from penelope.registry import checked
 
 _ESCAPED_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
+def asked() -> Asked:
+    """The request as plain values."""
+    found: Asked = g.asked
+    return found
+
+
+async def body() -> bytes:
+    """The request's body; the framework bounds its size, and the time that it may take."""
+    data = await request.get_data(cache=False, as_text=False)
+    assert isinstance(data, bytes)
+    return data
+
+
 async def json_object() -> dict[str, Any]:
-    """The body as a JSON object; an empty body is `{}`.
+    """The request's body as a JSON object: see `object_of`."""
+    return object_of(await body())
+
+
+def object_of(body: bytes) -> dict[str, Any]:
+    """A body as a JSON object; an empty body is `{}`.
 
     Raises:
         MalformedBody: it is not JSON, not UTF-8, or no object.
     """
-    body = await request.get_data(cache=False, as_text=False)
-    assert isinstance(body, bytes)
-    return object_of(body)
-
-
-def object_of(body: bytes) -> dict[str, Any]:
-    """As `json_object`, of a body that is there."""
     if not body.strip():
         return {}
     try:
@@ -55,19 +67,24 @@ def _is_text(value: object) -> bool:
     return True
 
 
-def query() -> dict[str, list[str]]:
-    """The query string's values by name, repeated ones in order.
+def query_in(raw: bytes) -> dict[str, list[str]]:
+    """A query string's values by name, repeated ones in order.
 
     Raises:
-        BadParameter: one is not UTF-8, which the framework would read as something else.
+        BadParameter: one is not UTF-8, which would be read as something else.
     """
-    for pair in request.query_string.split(b"&"):
+    if not raw:
+        return {}
+    for pair in raw.split(b"&"):
         try:
             unquote_to_bytes(pair).decode()
         except UnicodeDecodeError:
             name = unquote(pair.partition(b"=")[0].decode("ascii", "replace"))
             raise BadParameter(f"parameter {name[:100]!a} is not UTF-8") from None
-    return request.args.to_dict(flat=False)
+    given: dict[str, list[str]] = {}
+    for name, value in parse_qsl(raw.decode(), keep_blank_values=True):
+        given.setdefault(name, []).append(value)
+    return given
 
 
 def checked_query(model: type[_Model]) -> _Model:
@@ -76,7 +93,7 @@ def checked_query(model: type[_Model]) -> _Model:
     Raises:
         BadParameter: a value is bad, missing, unknown or given twice; the message names it.
     """
-    given = query()
+    given = query_in(asked().query)
     for name, values in given.items():
         if len(values) > 1:
             raise BadParameter(f"parameter {name} is given more than once")
@@ -84,7 +101,16 @@ def checked_query(model: type[_Model]) -> _Model:
 
 
 def lease_token() -> str | None:
-    return auth.checked_lease(request.headers.getlist("X-Lease"))
+    return lease_in(asked())
+
+
+def lease_in(asked: Asked) -> str | None:
+    """The token of a request's `X-Lease`; None: it has none.
+
+    Raises:
+        BadHeader: see `auth.checked_lease`.
+    """
+    return auth.checked_lease(asked.all("x-lease"))
 
 
 def request_id() -> str:

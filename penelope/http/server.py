@@ -28,7 +28,7 @@ from hypercorn.typing import ConnectionState, TaskGroup
 from hypercorn.utils import repr_socket_addr
 from quart_trio import QuartTrio
 
-from penelope.http.whole import Answering, AtOnce
+from penelope.http.whole import Answer, Answering, AtOnce, Gone, Peer
 
 JOINED_BYTES: Final = 64 * 1024  # a larger body is not copied to save a write
 REST_S: Final = 1.0
@@ -109,27 +109,24 @@ class _Connection(TCPServer):
         super().__init__(app, config, context, ConnectionState({}), stream)  # type: ignore[arg-type]  # it takes both
         self._at_once = at_once
         self._apart: _Apart | None = None  # at most one
+        self._peer = _Peer(stream)
         self._watch = _IdleWatch(context)
         self.idle_task = self._watch
         self._head = b""
 
     async def _read_data(self) -> None:
         data = b"-"
-        while data:
-            data = await self._received()
-            if self._apart is not None:
-                await self._apart.ends(client_has_left=not data)
-            if not data or not await self._answered(data):
-                await self.protocol.handle(RawData(data))
+        try:
+            while data:
+                data = await self._peer.next()
+                if self._apart is not None:
+                    await self._apart.ends(client_has_left=not data)
+                if not data or not await self._answered(data):
+                    await self.protocol.handle(RawData(self._peer.read_of(data)))
+        except Gone:
+            pass
         await self.protocol.handle(Closed())
         self._watch.end()
-
-    async def _received(self) -> bytes:
-        """What comes next; nothing: the client has left."""
-        try:
-            return bytes(await self.stream.receive_some(RECEIVED_BYTES))
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            return b""
 
     def _at_rest(self) -> bool:
         """Would what comes now begin a request, which may be answered without an end of the connection?"""
@@ -144,8 +141,14 @@ class _Connection(TCPServer):
         )
 
     async def _answered(self, data: bytes) -> bool:
-        """Answer a request before the server reads it. False: it is not one to be answered so."""
-        if self._at_once is None or not self._at_rest() or (answering := self._at_once(data)) is None:
+        """Answer a request before the server reads it. False: it is not one to be answered so.
+
+        Raises:
+            Gone: its client has left.
+        """
+        if self._at_once is None or not self._at_rest():
+            return False
+        if (answering := self._at_once(data, self._peer)) is None:
             return False
         if not answering.waits:
             return await self._answer(answering)
@@ -166,14 +169,24 @@ class _Connection(TCPServer):
         await self._watch.stop()
         try:
             answer = await answering.make()
+        except Gone:
+            raise
         except Exception:  # this connection is one of many in a nursery
             log.exception("request failed before the server read it")
             answer = None
         if answer is not None:
             self.protocol.protocol.keep_alive_requests += 1
-            await super().protocol_send(RawData(answer.written(self.config.response_headers("h11"))))
+            await self._write(answer)
         await self._watch.restart(self._task_group, self._idle_timeout)
         return answer is not None
+
+    async def _write(self, answer: Answer) -> None:
+        head = answer.head(self.config.response_headers("h11"))
+        if len(answer.body) <= JOINED_BYTES:
+            await super().protocol_send(RawData(head + answer.body))
+        else:
+            await super().protocol_send(RawData(head))
+            await super().protocol_send(RawData(answer.body))
 
     async def protocol_send(self, event: Event) -> None:
         """A head that a body follows is written with its beginning."""
@@ -190,6 +203,54 @@ class _Connection(TCPServer):
             head, self._head = self._head, b""
             await super().protocol_send(RawData(head))
         await super().protocol_send(event)
+
+
+class _Peer(Peer):
+    """The other end of a connection, for a request that is answered before the server reads it."""
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        self._stream = stream
+        self._taken = b""  # more of the request that is looked at
+        self._kept = b""  # what came after it
+        self._gone = False
+
+    async def next(self) -> bytes:
+        """The next request, as far as it comes in one piece; b"": nothing comes any more."""
+        self._taken = b""
+        return await self._next()
+
+    def read_of(self, data: bytes) -> bytes:
+        """That request as far as it has come; immediate."""
+        return data + self._taken
+
+    async def more(self) -> bytes:
+        data = await self._next()
+        if not data:
+            raise Gone
+        self._taken += data
+        return data
+
+    async def left(self) -> None:
+        while len(self._kept) < RECEIVED_BYTES:
+            data = await self._receive()
+            if not data:
+                return
+            self._kept += data
+        await trio.sleep_forever()  # a client that sends on and on is heard no more until its turn
+
+    async def _next(self) -> bytes:
+        if self._kept:
+            kept, self._kept = self._kept, b""
+            return kept
+        return b"" if self._gone else await self._receive()
+
+    async def _receive(self) -> bytes:
+        try:
+            data = bytes(await self._stream.receive_some(RECEIVED_BYTES))
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            data = b""
+        self._gone = not data
+        return data
 
 
 class _IdleWatch(TrioSingleTask):

@@ -1,16 +1,16 @@
-"""Answers that wait for a job's end, as long as their client wants and no longer.
+"""Replys that wait for a job's end, as long as their client wants and no longer.
 
 They wait in the request's own task: a client that leaves takes its wait along, and the job goes on.
 
 Source: contract, section 11 ("Wait").
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from quart import Response
-
+from penelope import outcome
 from penelope.http import held, prefer
-from penelope.http.envelope import answer, success
+from penelope.http.envelope import Reply, said
 from penelope.http.worker import Worker
 from penelope.jobs import views
 from penelope.jobs.model import State, Way
@@ -40,15 +40,21 @@ class Begun:
     replayed: bool
 
 
-async def started(worker: Worker, job: Begun, seconds: int | None) -> Response:
+async def started(worker: Worker, job: Begun, seconds: int | None) -> Reply:
     """The answer to a job's start: the plain call's where it ended in time, else the `202`."""
+    ended = await _outcome(worker, job, seconds)
+    return accepted(job, seconds) if ended is None else said(ended, _headers(job, seconds))
+
+
+def accepted(job: Begun, seconds: int | None = None) -> Reply:
+    """The `202`; `seconds` as the client wanted to wait, None: it did not."""
+    told = outcome.success(job.page_id, views.accepted(job.job_id, job.way), 202)
+    return said(told, _headers(job, seconds))
+
+
+def _headers(job: Begun, seconds: int | None) -> Mapping[str, str]:
     headers = {"Location": views.status_url(job.job_id), **prefer.applied(seconds)}
-    if job.replayed:
-        headers["Idempotency-Replayed"] = "true"
-    outcome = await _outcome(worker, job, seconds)
-    if outcome is None:
-        return success(views.accepted(job.job_id, job.way), page_id=job.page_id, status=202, headers=headers)
-    return answer(outcome, headers)
+    return headers | {"Idempotency-Replayed": "true"} if job.replayed else headers
 
 
 async def _outcome(worker: Worker, job: Begun, seconds: int | None) -> Outcome | None:

@@ -8,9 +8,10 @@ Source: contract, section 1.
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 import h11
+import trio
 
 END: Final = b"\r\n\r\n"
 MAX_BYTES: Final = 4096  # of a head that is read here: others are the server's
@@ -40,10 +41,14 @@ class Answer:
 
     def written(self, more: list[tuple[bytes, bytes]]) -> bytes:
         """As HTTP/1.1 has it, and as h11 would write it. `more`: the server's own headers."""
+        return self.head(more) + self.body
+
+    def head(self, more: list[tuple[bytes, bytes]]) -> bytes:
+        """What comes before the body."""
         lines = [b"HTTP/1.1 %d \r\n" % self.status]
         lines += [b"%s: %s\r\n" % header for header in self.headers]
         lines += [b"%s: %s\r\n" % header for header in more]
-        return b"".join((*lines, b"\r\n", self.body))
+        return b"".join((*lines, b"\r\n"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +57,36 @@ class Answering:
 
     Attributes:
         make: None comes of it where the request is not one to be answered so after all, and nothing of it was.
-        waits: it may take long: a client that leaves ends it.
+        waits: it may take long: a client that leaves ends it. One that hears its peer itself does not say so; it raises
+            `Gone`, and what was asked for goes on, or not.
     """
 
     make: Callable[[], Awaitable[Answer | None]]
     waits: bool = False
 
 
-# Given what came in one piece; None: it is not one to be answered so.
-AtOnce = Callable[[bytes], Answering | None]
+class Gone(Exception):
+    """The client left before it was answered."""
+
+
+class Peer(Protocol):
+    """The client of a request, while that is answered."""
+
+    async def more(self) -> bytes:
+        """More of the request, as it comes.
+
+        Raises:
+            Gone: no more will.
+        """
+
+    async def left(self) -> None:
+        """Return once the client is gone; what it sends meanwhile is kept for later."""
+
+
+class AtOnce(Protocol):
+    """Given what came in one piece; None: it is not one to be answered so."""
+
+    def __call__(self, data: bytes, peer: Peer | None = None, /) -> Answering | None: ...
 
 
 def head_of(data: bytes) -> bytes | None:
@@ -99,6 +125,17 @@ def _length(headers: Iterable[tuple[bytes, bytes]]) -> int | None:
         if name == b"content-length":
             length = int(value)  # h11 takes digits only, and one value
     return length
+
+
+async def body_of(begun: bytes, length: int, peer: Peer, within_s: float) -> bytes | None:
+    """A body of that length, of which the beginning is there; None: it comes too late, or more than that does."""
+    with trio.move_on_after(within_s):
+        try:
+            while len(begun) < length:
+                begun += await peer.more()
+        except Gone:
+            return None
+    return begun if len(begun) == length else None
 
 
 class Known(Generic[_Found]):

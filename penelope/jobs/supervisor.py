@@ -25,7 +25,7 @@ from penelope.jobs.delivery import ANYWHERE
 from penelope.jobs.ends import JobEnds
 from penelope.jobs.lag import LoopLag
 from penelope.jobs.ledger import Ledger
-from penelope.jobs.model import Job, Webhook
+from penelope.jobs.model import Job, Start, Webhook
 from penelope.jobs.options import CALLBACK_HEADER, JobOptions
 from penelope.jobs.runner import Runner
 from penelope.jobs.screening import Policy, Rules
@@ -147,16 +147,26 @@ class Supervisor:
             PageBusy, PageMissing, LeaseHeld: see `PageManager.claim`.
             Stopping: the worker stops, or stopped before the call ended.
         """
+        live, ticket = self.begin_plain(call)
+        try:
+            return await ticket.wait()
+        except trio.Cancelled:
+            leave_line(live)
+            raise
+
+    def begin_plain(self, call: Planned) -> tuple[Live, Ticket[Outcome]]:
+        """Begin a plain call; immediate. Whoever asked for it waits for the ticket, or leaves: see `leave_line`.
+
+        The ticket is answered as `run_plain` would.
+
+        Raises:
+            Stopping, Unavailable: see `refuse_when_unable`.
+        """
         self.refuse_when_unable()
         live, ticket = Live(call=call, since=self._parts.clock.now()), Ticket[Outcome]()
         name = f"call {call.what} on {call.page.page_id}"
         self.spawn(self._runner.plain, live, ticket, name=name, **_bound(call))
-        try:
-            return await ticket.wait()
-        except trio.Cancelled:
-            if not live.claimed:
-                live.scope.cancel(reason="the client left the line")
-            raise
+        return live, ticket
 
     async def start_job(self, call: Planned, options: JobOptions, turn: Turn | None = None) -> Job:
         """Start a job; it is stored and at work once this returns, and does not need the caller any more.
@@ -169,14 +179,22 @@ class Supervisor:
             TooManyJobs, StoreBusy, StoreFull: nothing runs.
             Stopping: the worker stops.
         """
-        self.refuse_when_unable()
-        live, ticket = Live(call=call, since=self._parts.clock.now()), Ticket[Job]()
-        name = f"job {call.what} on {call.page.page_id}"
-        start = None if turn is None else turn.start
-        self.spawn(self._runner.job, live, options, start, ticket, name=name, **_bound(call))
+        ticket = self.begin_job(call, options, None if turn is None else turn.start)
         if turn is not None:
             ticket.then(turn.keep())
         return await ticket.wait()
+
+    def begin_job(self, call: Planned, options: JobOptions, start: Start | None = None) -> Ticket[Job]:
+        """Begin a job's start; immediate. The ticket is answered as `start_job` would.
+
+        Raises:
+            Stopping, Unavailable: see `refuse_when_unable`.
+        """
+        self.refuse_when_unable()
+        live, ticket = Live(call=call, since=self._parts.clock.now()), Ticket[Job]()
+        name = f"job {call.what} on {call.page.page_id}"
+        self.spawn(self._runner.job, live, options, start, ticket, name=name, **_bound(call))
+        return ticket
 
     async def cancel_job(self, job_id: str) -> Job | None:
         """End a running job's plugin, and wait for the job's end. Once asked for it comes, whoever waits.
@@ -272,6 +290,12 @@ class Supervisor:
             self._calls.start_soon(function, *arguments, name=name)
 
         Context().run(spawn)
+
+
+def leave_line(live: Live) -> None:
+    """The client of a plain call is gone: it leaves the line, if it still waits there; immediate."""
+    if not live.claimed:
+        live.scope.cancel(reason="the client left the line")
 
 
 def _bound(call: Planned) -> dict[str, str]:

@@ -54,6 +54,14 @@ class Ticket(Generic[_Value]):
             Exception: the error that was given instead.
         """
         await self._given.wait()
+        return self.value()
+
+    def value(self) -> _Value:
+        """The value; only once it is `answered`.
+
+        Raises:
+            Exception: the error that was given instead.
+        """
         if self._error is not None:
             raise self._error
         return self._value  # type: ignore[return-value]  # set by `give`

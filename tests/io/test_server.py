@@ -10,17 +10,19 @@ from typing import Any
 
 import pytest
 import trio
-from quart import Response
+from quart import Response, request
 
 from penelope.http import server, whole
 from penelope.http.envelope import json_response
 from penelope.http.front import Front
 from penelope.http.serving import server_config
-from penelope.http.whole import Answer, Answering
+from penelope.http.whole import Answer, Answering, Peer
 from tests.io.waiting import until
 
 GET = "GET {} HTTP/1.1\r\nHost: localhost\r\n\r\n"
 LARGE = 300_000
+TALKING = (b"/body", b"/works", b"/large-body")
+POST = "POST {} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n"
 QUICK = (b"/quick", b"/waits", b"/left", b"/fails")
 AT_ONCE = Answer(200, [(b"content-type", b"application/json"), (b"content-length", b"7")], b'"quick"')
 
@@ -37,11 +39,36 @@ class Served:
     cut_off: int = 0
     ended: trio.Event = field(default_factory=trio.Event)
 
-    def answer_at_once(self, data: bytes) -> Answering | None:
+    def answer_at_once(self, data: bytes, peer: Peer | None = None) -> Answering | None:
+        head = whole.head_of(data)
+        talking = None if head is None else whole.read(head)
+        if peer is not None and head is not None and talking is not None and talking.target in TALKING:
+            return Answering(partial(self._talk, talking, data[len(head) :], peer))
         asked = whole.read(data) if whole.head_of(data) == data else None
         if asked is None or asked.target not in QUICK:
             return None
         return Answering(partial(self._quick, asked.target), waits=asked.target != b"/quick")
+
+    async def _talk(self, asked: whole.Asked, begun: bytes, peer: Peer) -> Answer | None:
+        """Give back the body; or wait until the test says so, or the client leaves."""
+        self.at_once += 1
+        body = await whole.body_of(begun, asked.length, peer, 0.5)
+        if body is None:
+            return None
+        if asked.target == b"/large-body":
+            body = body * 100_000
+        if asked.target == b"/works":
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._told, nursery.cancel_scope)
+                await peer.left()
+                nursery.cancel_scope.cancel()
+            if not self.go_on.is_set():
+                raise whole.Gone
+        return Answer(200, [(b"content-length", b"%d" % len(body))], body)
+
+    async def _told(self, listening: trio.CancelScope) -> None:
+        await self.go_on.wait()
+        listening.cancel()
 
     async def _quick(self, path: bytes) -> Answer | None:
         self.at_once += 1
@@ -87,6 +114,11 @@ async def served(*, idle_s: float = 20.0, grace_s: float = 3.0, kept: int = 1000
     @app.get("/nothing")
     async def nothing() -> Response:
         return Response(b"", 204)
+
+    @app.post("/body")
+    async def body() -> Response:
+        data: Any = await request.get_data()
+        return json_response(data)
 
     @app.get("/slow")
     async def slow() -> Response:
@@ -317,6 +349,84 @@ class TestAtOnce:
             await until(lambda: there.cut_off == 3)
             await until(lambda: trio.lowlevel.current_statistics().tasks_living == before)
             assert 0 == there.asked
+
+
+class TestPeers:
+    """What an answer at once hears of its client meanwhile."""
+
+    async def test_a_body_that_comes_after_its_head(self) -> None:
+        async with served() as there, await connect(there) as stream:
+            for sent in ([b"12345"], [b"1", b"23", b"45"], [b""]):
+                await stream.send_all(POST.format("/body", sum(map(len, sent))).encode())
+                for part in sent:
+                    await trio.sleep(0.02)
+                    await stream.send_all(part)
+                assert b"".join(sent) == await answer(stream)
+            await stream.send_all(POST.format("/body", 5).encode() + b"12345")
+            assert b"12345" == await answer(stream)
+            assert 4 == there.at_once
+
+    async def test_a_body_that_does_not_come_is_the_servers_to_wait_for(self) -> None:
+        """All that came of it is the server's then."""
+        async with served() as there, await connect(there) as stream:
+            await stream.send_all(POST.format("/body", 5).encode() + b"1")
+            await trio.sleep(0.1)
+            await stream.send_all(b"23")
+            await trio.sleep(0.6)
+            await stream.send_all(b"45")
+            assert b"12345" == await answer(stream)
+            await settled()
+            assert b'"quick"' == await ask(stream, "/quick")
+
+    async def test_a_large_answer_is_not_copied(self, writes: list[bytes]) -> None:
+        async with served() as there, await connect(there) as stream:
+            await stream.send_all(POST.format("/large-body", 1).encode() + b"1")
+            assert 100_000 == len(await answer(stream))
+            assert [b"HTTP/1.1 200", b"1" * 12] == [data[:12] for data in writes if data[:4] != b"POST"]
+
+    async def test_what_it_sends_meanwhile_is_answered_afterwards(self) -> None:
+        async with served() as there, await connect(there) as stream:
+            await stream.send_all(GET.format("/works").encode())
+            await until(lambda: there.at_once == 1)
+            for path in ("/quick", "/small"):
+                await stream.send_all(GET.format(path).encode())
+                await trio.sleep(0.02)
+            there.go_on.set()
+            assert b"" == await answer(stream)
+            assert (
+                {"quick": 404, "small": 200}
+                == {  # both in one piece: the server's
+                    "quick": int((await head_and_body(stream))[0][9:12]),
+                    "small": int((await head_and_body(stream))[0][9:12]),
+                }
+            )
+
+    async def test_one_that_sends_on_and_on_is_not_read_for_ever(self) -> None:
+        async with served() as there, await connect(there) as stream:
+            await stream.send_all(GET.format("/works").encode())
+            await until(lambda: there.at_once == 1)
+            with trio.move_on_after(1) as sending:
+                while True:
+                    await stream.send_all(b"GET /x HTTP/1.1\r\n" * 1000)
+            assert sending.cancelled_caught
+
+    async def test_one_that_leaves_ends_its_connection(self) -> None:
+        async with served() as there:
+            before = trio.lowlevel.current_statistics().tasks_living
+            for _ in range(3):
+                stream = await connect(there)
+                await stream.send_all(GET.format("/works").encode())
+                await until(lambda: there.at_once > 0)
+                there.at_once = 0
+                await stream.aclose()
+            await until(lambda: trio.lowlevel.current_statistics().tasks_living == before)
+
+    async def test_one_that_sends_no_more_is_one_that_left(self) -> None:
+        """As the server itself has it."""
+        async with served() as there, await connect(there) as stream:
+            await stream.send_all(GET.format("/works").encode())
+            await stream.send_eof()
+            assert await is_closed(stream)
 
 
 class Spawned(trio.abc.Instrument):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from penelope.http import whole
 from penelope.http.serving import server_config
-from penelope.http.whole import Answer
+from penelope.http.whole import Answer, Gone, Peer
 
 BODY = b'{"success": true}'
 ANSWER = Answer(200, [(b"content-type", b"application/json"), (b"content-length", b"17")], BODY)
@@ -191,3 +191,32 @@ def test_what_is_not_plain_is_not() -> None:
         assert whole.read(begin + more) is None, more
     assert whole.head_of(begin) is None
     assert whole.head_of(begin + b"X: " + b"y" * whole.MAX_BYTES + b"\r\n\r\n") is None
+
+
+class Sends(Peer):
+    """A client that sends the rest so, and leaves; or that stays."""
+
+    def __init__(self, *parts: bytes, stays: bool = False) -> None:
+        self._parts = list(parts)
+        self._stays = stays
+
+    async def more(self) -> bytes:
+        if not self._parts:
+            if self._stays:
+                await trio.sleep_forever()
+            raise Gone
+        return self._parts.pop(0)
+
+    async def left(self) -> None:
+        raise NotImplementedError
+
+
+async def test_a_body_is_read_to_its_end_and_no_further() -> None:
+    for at in range(6):
+        rest = b"hello"[at:]
+        for parts in ([rest], [rest[:1], rest[1:2], rest[2:]]):
+            peer = Sends(*(part for part in parts if part))
+            assert b"hello" == await whole.body_of(b"hello"[:at], 5, peer, 5.0)
+    assert await whole.body_of(b"hell", 5, Sends(), 5.0) is None
+    assert await whole.body_of(b"hell", 5, Sends(b"ox"), 5.0) is None
+    assert await whole.body_of(b"hell", 5, Sends(stays=True), 0.05) is None

@@ -4,13 +4,14 @@ a client that is cancelled is seen by the app as one that hung up, which Hyperco
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from typing import Any, Final
 
 import httpx
 import trio
 from quart_trio import QuartTrio
 
-from penelope.http.whole import Answer, AtOnce
+from penelope.http.whole import Answer, AtOnce, Gone, Peer
 
 PIECE_BYTES: Final = 64_000
 
@@ -84,16 +85,17 @@ class AppTransport(httpx.AsyncBaseTransport):
         return httpx.Response(exchange.status, headers=exchange.headers, stream=exchange)
 
     async def _whole(self, request: httpx.Request) -> Answer | None:
-        """In a task of the server's, which a client that leaves ends."""
+        """In a task of the server's, which a client that leaves ends, unless it hears so itself."""
+        peer = _Waits()
         is_piece = len(request.content) < PIECE_BYTES
-        answering = self._at_once(_written(request)) if self._at_once is not None and is_piece else None
+        answering = self._at_once(_written(request), peer) if self._at_once is not None and is_piece else None
         if answering is None:
             return None
         made: list[Answer | None] = []
         over, scope = trio.Event(), trio.CancelScope()
 
         async def make() -> None:
-            with scope:
+            with scope, suppress(Gone):
                 made.append(await answering.make())
             over.set()
 
@@ -101,9 +103,25 @@ class AppTransport(httpx.AsyncBaseTransport):
         try:
             await over.wait()
         except trio.Cancelled:
-            scope.cancel()
+            peer.gone.set()
+            if answering.waits:
+                scope.cancel()
             raise
         return made[0]
+
+
+class _Waits(Peer):
+    """A client that has sent all, and waits until it leaves."""
+
+    def __init__(self) -> None:
+        self.gone = trio.Event()
+
+    async def more(self) -> bytes:
+        await self.gone.wait()
+        raise Gone
+
+    async def left(self) -> None:
+        await self.gone.wait()
 
 
 def _written(request: httpx.Request) -> bytes:

@@ -64,7 +64,9 @@ async def test_whatever_a_plugin_raises_is_an_outcome_and_the_worker_goes_on(
     assert plain.json()["success"] is False
     assert isinstance(plain.json()["error"], str)
 
-    shown = await breaking.shown(await breaking.start("broken", ttl=60, how=how))
+    job = await breaking.start("broken", ttl=60, how=how)
+    await trio.sleep(0.1)
+    shown = await breaking.shown(job)
     assert "done" == shown["state"]
     assert plain.status_code == shown["status"]
     assert shown["result"].keys() == plain.json().keys()

@@ -15,7 +15,7 @@ from penelope.errors import StoreBusy
 from penelope.http.app import create_app
 from penelope.http.front import Front
 from penelope.http.short import ShortWay
-from penelope.http.whole import MOST_KNOWN, Answer, AtOnce
+from penelope.http.whole import MOST_KNOWN, Answer, Answering, AtOnce
 from tests.spec.asgi import AppTransport
 from tests.spec.world import KEY, Life
 
@@ -105,7 +105,7 @@ async def at_once(ways: Ways, data: bytes) -> Answer | None:
     return await _by(ways.at_once, data)
 
 
-async def _by(way: AtOnce, data: bytes) -> Answer | None:
+async def _by(way: Callable[[bytes], Answering | None], data: bytes) -> Answer | None:
     answering = way(data)
     return None if answering is None else await answering.make()
 

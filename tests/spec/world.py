@@ -211,7 +211,8 @@ async def live(world: World) -> AsyncGenerator[Life]:
                     births=births,
                 )
                 async with trio.open_nursery() as serving:
-                    transport = AppTransport(create_app(worker), serving)
+                    app = create_app(worker)
+                    transport = AppTransport(app, serving, app.at_once)
                     http = httpx.AsyncClient(
                         transport=transport,
                         base_url="http://127.0.0.1:5000",

@@ -3,23 +3,20 @@
 Source: contract, sections 2, 5 and 11.
 """
 
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from quart import Blueprint, Response, request
-from structlog.contextvars import bind_contextvars
 
 from penelope import outcome
-from penelope.errors import MethodNotAllowed, NotFound
-from penelope.http import prefer, reading, waiting
-from penelope.http.envelope import answer
+from penelope.errors import MethodNotAllowed
+from penelope.http import calling, prefer, reading, waiting
+from penelope.http.asked import Asked
+from penelope.http.calling import Headed
+from penelope.http.envelope import answer, response
 from penelope.http.worker import Worker
-from penelope.jobs import options, starts, trace
-from penelope.jobs.calls import Planned, plugin_body
-from penelope.jobs.options import JobOptions
+from penelope.jobs import starts
 from penelope.outcome import Outcome
-from penelope.pages import lease as leases
 from penelope.registry import Plugin
 
 
@@ -39,67 +36,34 @@ def blueprint(worker: Worker) -> Blueprint:
     async def call(page_id: str, family: str, name: str) -> Response:
         if request.method == "HEAD":  # of every GET route, by the framework's rule; here it would do the work
             raise MethodNotAllowed("HEAD is not allowed here, only GET, POST", headers={"Allow": "GET, POST"})
-        asked = await _read(worker, f"{family}/{name}")
-        if asked.options is None:
-            return answer(await worker.supervisor.run_plain(_plan(worker, page_id, asked)))
-        return await _start(worker, page_id, asked, asked.options)
+        asked = reading.asked()
+        call = calling.headed(worker, asked, f"{family}/{name}")
+        body = await reading.body() if request.method == "POST" else b""
+        given = calling.arguments(call.plugin, asked, body)
+        return await _answered(worker, asked, page_id, call, given)
 
     return routes
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """A call as its request has it. `options` None: it is no job; `token`: of `X-Lease`."""
-
-    plugin: Plugin
-    options: JobOptions | None
-    token: str | None
-    arguments: dict[str, Any]
-
-
-async def _read(worker: Worker, name: str) -> _Asked:
-    """The checks of a call that need only its request, in the contract's order."""
-    worker.supervisor.refuse_when_unable()
-    plugin = worker.registry.get(name)
-    if plugin is None:
-        raise NotFound(f"there is no plugin {name!r}")
-    asked = options.parse(request.headers.items())
-    worker.supervisor.check_callback(asked)
-    token = reading.lease_token()
-    given = plugin.from_query(reading.query()) if request.method == "GET" else await reading.json_object()
-    return _Asked(plugin, asked, token, plugin.arguments(given))
-
-
-def _plan(worker: Worker, page_id: str, asked: _Asked) -> Planned:
-    """The checks that follow, up to the claim: the page, and its lease."""
-    page = worker.pages.get(page_id)
-    leases.check(page.lease, asked.token, worker.pages.lease_now())
-    traceparent = trace.parse(request.headers.getlist(trace.HEADER))
-    if traceparent is not None:
-        bind_contextvars(trace_id=trace.trace_id(traceparent))
-    return Planned(
-        page=page,
-        what=asked.plugin.name,
-        kind="plugin",
-        method=request.method,
-        route=request.path,
-        request_id=reading.request_id(),
-        lease=asked.token,
-        traceparent=traceparent,
-        make_body=plugin_body(asked.plugin, asked.arguments),
-    )
-
-
-async def _start(worker: Worker, page_id: str, asked: _Asked, wanted: JobOptions) -> Response:
-    """Start a job, or answer again for the one that this start began before: it may be what its page is busy with."""
-    what = starts.asked(wanted, page_id, asked.plugin.name, asked.arguments)
+async def _answered(
+    worker: Worker, asked: Asked, page_id: str, call: Headed, given: dict[str, Any]
+) -> Response:
+    """The answer to a call whose request is in order: a plain call's, or a start's. That is answered again for the job
+    that it began before, which may be what its page is busy with.
+    """
+    request_id, wanted = reading.request_id(), call.options
+    if wanted is None:
+        planned = calling.of_plugin(worker, asked, request_id, page_id, call, given)
+        return answer(await worker.supervisor.run_plain(planned))
+    what = starts.asked(wanted, page_id, call.plugin.name, given)
     async with worker.supervisor.starts.turn(what) as turn:
         job_id = turn.earlier
         if job_id is None:
-            job = await worker.supervisor.start_job(_plan(worker, page_id, asked), wanted, turn)
+            planned = calling.of_plugin(worker, asked, request_id, page_id, call, given)
+            job = await worker.supervisor.start_job(planned, wanted, turn)
             job_id = job.job_id
     begun = waiting.Begun(job_id, page_id, wanted.way, replayed=turn.earlier is not None)
-    return await waiting.started(worker, begun, prefer.wait(request.headers.getlist(prefer.PREFER)))
+    return response(await waiting.started(worker, begun, prefer.wait(asked.all(prefer.PREFER.lower()))))
 
 
 def _shown(plugin: Plugin) -> dict[str, Any]:

@@ -3,16 +3,13 @@
 Source: contract, section 3.
 """
 
-from quart import Blueprint, Response, request
+from quart import Blueprint, Response
 
-from penelope.http import reading
+from penelope.http import calling, reading
 from penelope.http.envelope import answer
 from penelope.http.worker import Worker
-from penelope.jobs.calls import Planned, primitive_body
-from penelope.pages import lease as leases
 from penelope.pages.primitives.model import Primitive
 from penelope.pages.primitives.table import PRIMITIVES
-from penelope.registry import checked
 
 
 def blueprint(worker: Worker) -> Blueprint:
@@ -25,22 +22,10 @@ def blueprint(worker: Worker) -> Blueprint:
 
 def _add(routes: Blueprint, worker: Worker, primitive: Primitive) -> None:
     async def call(page_id: str) -> Response:
-        worker.supervisor.refuse_when_unable()
-        token = reading.lease_token()
-        options = checked(primitive.options, await reading.json_object())
-        page = worker.pages.get(page_id)
-        leases.check(page.lease, token, worker.pages.lease_now())
-        planned = Planned(
-            page=page,
-            what=primitive.name,
-            kind="primitive",
-            method=request.method,
-            route=request.path,
-            request_id=reading.request_id(),
-            lease=token,
-            make_body=primitive_body(primitive, options),
-            limit_s=options.timeout_ms / 1000,
-        )
+        asked = reading.asked()
+        token = calling.primitive_headed(worker, asked)
+        body = await reading.body()
+        planned = calling.of_primitive(worker, asked, reading.request_id(), page_id, primitive, token, body)
         return answer(await worker.supervisor.run_plain(planned))
 
     routes.add_url_rule(f"/api/v1/<page:page_id>/{primitive.name}", primitive.name, call, methods=["POST"])

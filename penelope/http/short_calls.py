@@ -1,0 +1,200 @@
+"""Plugin calls, plain and as jobs, and primitives: answered without the framework, half of what a small one costs.
+
+As with the polls (`http.short`), only a request that is plain and in order is taken, and it is answered as its route
+would, to the byte (a test holds the two against each other): by the same functions, `http.gates` and `http.calling`.
+What a gate refuses, what names no plugin or page that is there, what waits for a job's end or comes under a key, and a
+body that is large or dawdles, is the framework's, from the beginning.
+
+The client's leave is heard in the request's own task, which has nothing else to do while the call is at work.
+
+Source: contract, sections 2, 3 and 5.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import trio
+
+from penelope.errors import PenelopeError
+from penelope.http import calling, envelope, gates, noting, waiting, whole
+from penelope.http.asked import Asked, plain
+from penelope.http.envelope import Reply
+from penelope.http.noting import Handled
+from penelope.http.whole import Answer, Answering, Gone, Known, Peer
+from penelope.http.worker import Worker
+from penelope.jobs.calls import Planned
+from penelope.jobs.options import KEY_HEADER
+from penelope.jobs.supervisor import leave_line
+from penelope.jobs.ticket import Ticket
+from penelope.pages.primitives.model import Primitive
+from penelope.pages.primitives.table import PRIMITIVES
+
+MAX_BODY_BYTES: Final = 64 * 1024
+DAWDLES_S: Final = 1.0  # after which the rest of a body is waited for by the framework
+_BEGINS: Final = (b"GET /api/v1/", b"POST /api/v1/")
+_BEFORE: Final = f"{gates.API}/"
+# Each asks for something else than the next answer.
+_NOT_PLAIN: Final = frozenset({"prefer", KEY_HEADER.lower()})
+
+
+@dataclass(frozen=True, slots=True)
+class Meant:
+    """A call that a request asks for, and that passes what comes before its route.
+
+    Attributes:
+        request_id: its client's name for it; None: it has none.
+        name: of the plugin, or of the primitive.
+        primitive: None where it is a plugin's.
+        length: of the body, bytes.
+    """
+
+    asked: Asked
+    request_id: str | None
+    page_id: str
+    name: str
+    primitive: Primitive | None
+    length: int
+
+
+class ShortCalls:
+    """The calls of one worker."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._known = Known[Meant]()
+
+    def at_once(self, data: bytes, peer: Peer) -> Answering | None:
+        """See `whole.AtOnce`; the body may follow. As with a poll, a head is known again by its bytes: what `Meant`
+        says of it depends on them alone.
+        """
+        if not data.startswith(_BEGINS) or (head := whole.head_of(data)) is None:
+            return None
+        meant = self._known.get(head) or self._read(head)
+        if meant is None or self._worker.pages.find(meant.page_id) is None:
+            return None
+        begun = data[len(head) :]
+        return None if len(begun) > meant.length else Answering(partial(self._answer, meant, begun, peer))
+
+    def _read(self, head: bytes) -> Meant | None:
+        request = whole.read(head)
+        meant = None if request is None else self._meant(request)
+        if meant is not None:
+            self._known.add(head, meant)
+        return meant
+
+    def _meant(self, request: whole.Asked) -> Meant | None:
+        """None: it is not one for the short way."""
+        target, _, query = request.target.partition(b"?")
+        if b"%" in target or not target.isascii():
+            return None
+        asked = plain(request.method.decode("ascii"), target.decode("ascii"), query, request.headers)
+        match asked.path.removeprefix(_BEFORE).split("/"):
+            case [page_id, "plugin", family, plugin]:
+                name, primitive = f"{family}/{plugin}", None
+                known = name in self._worker.registry
+            case [page_id, name] if asked.method == "POST":
+                primitive = PRIMITIVES.get(name)
+                known = primitive is not None
+            case _:
+                return None
+        if not known or not _is_plain(asked, request.length):
+            return None
+        try:
+            request_id, bad_id = gates.checked_id(asked)
+            gates.check(asked, self._worker.settings, bad_id)
+            gates.check_content_type(asked)
+        except PenelopeError:
+            return None
+        return Meant(asked, request_id, page_id, name, primitive, request.length)
+
+    async def _answer(self, meant: Meant, begun: bytes, peer: Peer) -> Answer | None:
+        """
+        Args:
+            begun: as much of the body as is there.
+        """
+        worker, asked = self._worker, meant.asked
+        began = worker.clock.now()
+        complete = len(begun) == meant.length
+        body = begun if complete else await whole.body_of(begun, meant.length, peer, DAWDLES_S)
+        if body is None:
+            return None
+        request_id = gates.named(meant.request_id)
+        worker.touch()
+        kind = "plugin" if meant.primitive is None else "primitive"
+        handled = Handled(request_id, began, asked.method, asked.path, kind, meant.page_id)
+        noting.begins(worker, handled)
+        try:
+            reply = await self._reply(meant, request_id, body, peer)
+            noting.ends(worker, handled, reply.status)
+        finally:
+            noting.left(worker, handled)
+        return _sent(reply, request_id)
+
+    async def _reply(self, meant: Meant, request_id: str, body: bytes, peer: Peer) -> Reply:
+        try:
+            return await self._called(meant, request_id, body, peer)
+        except Gone:
+            raise
+        except PenelopeError as error:
+            return envelope.refused(error, meant.page_id)
+        except Exception as error:
+            return envelope.failed(error, meant.asked.path, meant.page_id)
+
+    async def _called(self, meant: Meant, request_id: str, body: bytes, peer: Peer) -> Reply:
+        worker, asked, page_id = self._worker, meant.asked, meant.page_id
+        if meant.primitive is not None:
+            token = calling.primitive_headed(worker, asked)
+            planned = calling.of_primitive(worker, asked, request_id, page_id, meant.primitive, token, body)
+            return await self._plain(planned, peer)
+        call = calling.headed(worker, asked, meant.name)
+        given = calling.arguments(call.plugin, asked, body)
+        planned = calling.of_plugin(worker, asked, request_id, page_id, call, given)
+        if call.options is None:
+            return await self._plain(planned, peer)
+        ticket = worker.supervisor.begin_job(planned, call.options)
+        await _answered(ticket, peer)
+        begun = waiting.Begun(ticket.value().job_id, page_id, call.options.way, replayed=False)
+        return waiting.accepted(begun)
+
+    async def _plain(self, planned: Planned, peer: Peer) -> Reply:
+        live, ticket = self._worker.supervisor.begin_plain(planned)
+        try:
+            await _answered(ticket, peer)
+        finally:
+            if not ticket.answered:
+                leave_line(live)
+        return envelope.said(ticket.value())
+
+
+async def _answered(ticket: Ticket[Any], peer: Peer) -> None:
+    """Wait until the ticket is.
+
+    Raises:
+        Gone: the client left before.
+    """
+    with trio.CancelScope() as listening:
+        ticket.then(listening.cancel)
+        await peer.left()
+    if not ticket.answered:
+        raise Gone
+
+
+def _is_plain(asked: Asked, length: int) -> bool:
+    """Has it a body of the size that is taken here, or none, and no header that asks for more than is done here?"""
+    if any(name in _NOT_PLAIN for name, _ in asked.headers):
+        return False
+    return length <= (MAX_BODY_BYTES if asked.method == "POST" else 0)
+
+
+def _sent(reply: Reply, request_id: str) -> Answer:
+    """With the headers that every answer has, in their order."""
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", b"%d" % len(reply.body)),
+        *((name.lower().encode(), value.encode()) for name, value in reply.headers.items()),
+        (b"x-request-id", request_id.encode()),
+        (b"cache-control", b"no-store"),
+        (b"x-content-type-options", b"nosniff"),
+    ]
+    return Answer(reply.status, headers, reply.body)
