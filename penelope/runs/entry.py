@@ -19,7 +19,7 @@ class Entry:
     Attributes:
         run: as the store has it; as it ended, once the store was told, whether it took that or not.
         far: how far it is.
-        scope: of its work; cancelled when its client cancels it.
+        scope: of its work; cancelled when its client cancels it, and by its limit.
         cancelled: its client did.
         outrun: it was put back since somebody else had its page first: it may try another at once.
         not_before: Trio's time; a run that was put back for another reason waits a moment.

@@ -134,28 +134,28 @@ class RunRunner:
             registry=self._registry,
             on_progress=entry.progressed,
         )
-        limit = trio.CancelScope(deadline=trio.current_time() + entry.run.timeout_s)
+        entry.scope.deadline = trio.current_time() + entry.run.timeout_s
         said: Run | None = None
         try:
-            with entry.scope, limit:
+            with entry.scope:
                 said = await self._work(entry, desk)
-                if entry.scope.cancel_called or limit.cancel_called:
+                if entry.scope.cancel_called:
                     said = None  # what it says from then on counts no more
             if desk.page_in_doubt:  # it was cut off
                 await desk.tidy()
         finally:  # the stop's Cancelled comes alone, or in a nursery's group
-            ended = said or self._cut_off(entry, limit)
+            ended = said or self._cut_off(entry)
             if ended is not None:
                 page.line.settling()  # whoever is told may start a job on it at once
                 await self.end(entry, ended)  # noqa: ASYNC102  # shielded there
 
-    def _cut_off(self, entry: Entry, limit: trio.CancelScope) -> Run | None:
+    def _cut_off(self, entry: Entry) -> Run | None:
         """How a run ended that was cut off; None: by the worker's stop."""
         run, now = entry.run, self._clock.now()
-        if entry.scope.cancel_called:
+        if entry.cancelled:
             log.info("run cancelled", run_id=run.run_id, agent_id=run.agent_id)
             return model.cancelled(run, entry.far, now)
-        if limit.cancel_called:
+        if entry.scope.cancel_called:
             log.warning("run timed out", run_id=run.run_id, agent_id=run.agent_id, limit_s=run.timeout_s)
             return model.failed(run, f"Job timed out after {run.timeout_s:g}s", entry.far, now)
         return None

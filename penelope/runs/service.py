@@ -311,11 +311,9 @@ class Runs:
 
     def _begin_all(self) -> None:
         """In the order of arrival; those behind one that waits for its page may want another."""
-        if not self._queue or not self._places.left:
-            return
         now, none_for = trio.current_time(), set[str | None]()
         for run_id, entry in list(self._queue.items()):
-            if len(self._at_work) >= self._limits.concurrent:
+            if len(self._at_work) >= self._limits.concurrent or not self._places.left:
                 return
             wanted = entry.work.page
             if wanted in none_for:

@@ -112,7 +112,8 @@ class RunStore:
 
     async def begin(self, run: Run) -> bool:
         """Note that a queued run is at work; False: it is not queued (any more)."""
-        return await self._database.write(lambda c: c.execute(_BEGIN, _row(run)).rowcount == 1)
+        begun = {"run_id": run.run_id, "started_at": run.started_at, "page_id": run.page_id}
+        return await self._database.write(lambda c: c.execute(_BEGIN, begun).rowcount == 1)
 
     async def end(self, run: Run, delivery: Job | None) -> bool:
         """Note the end of a run that is not over, and what is to be delivered of it; False: it is over already."""

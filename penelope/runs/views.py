@@ -20,7 +20,7 @@ def iso(epoch: float | None) -> str | None:
     """UTC with microseconds and a `Z`."""
     if epoch is None:
         return None
-    return datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return f"{datetime.fromtimestamp(epoch, UTC).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
 
 
 def submitted(run: Run, base: str) -> dict[str, Any]:

@@ -48,6 +48,7 @@ class Recipes(Mapping[str, Recipe]):
     def __init__(self, recipes: Iterable[Recipe], render: Runner | None = None) -> None:
         """Args: render: runs the templates; None: threads. Tests on the mock clock hand in one that runs in place."""
         self._recipes = {recipe.name: recipe for recipe in sorted(recipes, key=lambda recipe: recipe.name)}
+        self._checks = {name: inputs.checking(recipe.input) for name, recipe in self._recipes.items()}
         self._render = render or thread_runner()
 
     def __getitem__(self, name: str) -> Recipe:
@@ -84,7 +85,7 @@ class Recipes(Mapping[str, Recipe]):
         declared = inputs.properties(recipe.input)
         value = inputs.read_prompt(prompt, name, declared)
         value = inputs.with_defaults(recipe.input, inputs.overridden(value, given, declared))
-        inputs.check(recipe.input, value, name)
+        self._checks[name](value, name)
         return PlannedRecipe(
             work=RecipeWork(recipe, value, {**recipe.config, **given}, self._render),
             timeout_s=recipe.job.timeout_sec,

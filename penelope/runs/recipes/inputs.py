@@ -8,7 +8,8 @@ Source: contract, section 10 ("`prompt` is the input: …").
 import ast
 import math
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from jsonschema import Draft202012Validator
@@ -124,18 +125,31 @@ def properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def check(schema: Mapping[str, Any], value: Mapping[str, Any], recipe: str) -> None:
-    """Hold an input against its schema.
+    """Hold an input against its schema; see `checking`."""
+    checking(schema)(value, recipe)
 
+
+def checking(schema: Mapping[str, Any]) -> Callable[[Mapping[str, Any], str], None]:
+    """What holds inputs against a schema, made once for all of them: that is dearer than most inputs are.
+
+    Raises, when it is called with an input and the name of its recipe:
+        RunRefused: the input does not fit, or is too large; the message names each field.
+    """
+    validator = Draft202012Validator(
+        schema, format_checker=Draft202012Validator.FORMAT_CHECKER, registry=_NOWHERE
+    )
+    return partial(_check, validator)
+
+
+def _check(validator: Draft202012Validator, value: Mapping[str, Any], recipe: str) -> None:
+    """
     Raises:
-        RunRefused: it does not fit, or is too large; the message names each field.
+        RunRefused: see `checking`.
     """
     if _is_large(value):
         raise RunRefused(
             f"recipe {recipe}: the input has more than {MAX_VALUES} values, or is nested too deeply"
         )
-    validator = Draft202012Validator(
-        schema, format_checker=Draft202012Validator.FORMAT_CHECKER, registry=_NOWHERE
-    )
     try:
         faults = sorted(
             validator.iter_errors(dict(value)), key=lambda fault: [*map(str, fault.absolute_path)]
