@@ -9,7 +9,7 @@ Source: contract, section 1, section 5 ("Polling"), section 10 (`GET /api/v1/run
 
 import re
 import secrets
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -19,7 +19,7 @@ import trio
 
 from penelope import jsontext
 from penelope.errors import PenelopeError
-from penelope.http import auth, held, whole
+from penelope.http import auth, held, prefer, waiting, whole
 from penelope.http.routes.runs import status_of
 from penelope.http.whole import Answer, Answering, Known
 from penelope.http.worker import Worker
@@ -30,20 +30,28 @@ _VERSION: Final = "1.1"
 _BEGINS: Final = (b"GET /api/v1/jobs/", b"GET /api/v1/runs/")
 _POLLED: Final = re.compile(r"/api/v1/(?:jobs/([0-9a-f]{16})|runs/(run_[0-9a-f]{12}))", re.ASCII)
 _READ: Final = frozenset({b"host", b"authorization", b"x-request-id"})
+_PREFER: Final = b"prefer"
 # Each asks for something else than a plain answer, or says that a body comes.
-_NOT_PLAIN: Final = frozenset({b"prefer", b"x-api-key", b"content-length", b"transfer-encoding", b"expect"})
+_NOT_PLAIN: Final = frozenset({b"x-api-key", b"content-length", b"transfer-encoding", b"expect"})
 
 log = structlog.get_logger("penelope.http")
 
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """A poll that is plain and in order. `request_id`: its client's name for it; None: it has none."""
+    """A poll that is plain and in order.
+
+    Attributes:
+        request_id: its client's name for it; None: it has none.
+        prefers: it has `Prefer`; `patience_s` is what that says of `wait`, None: nothing.
+    """
 
     path: str
     job_id: str | None
     run_id: str | None
     request_id: str | None
+    prefers: bool
+    patience_s: int | None
 
 
 class ShortWay:
@@ -58,7 +66,7 @@ class ShortWay:
         if scope["method"] != "GET" or scope["query_string"] or scope["http_version"] != _VERSION:
             return False
         poll = self._in_order(scope["path"], scope["headers"])
-        answer = None if poll is None else await self._answer(poll)
+        answer = None if poll is None or poll.prefers else await self._answer(poll)
         if answer is None:
             return False
         with trio.CancelScope(shield=True):  # as the server's own writes are
@@ -71,9 +79,13 @@ class ShortWay:
 
         A poll is known again by its bytes. Who asks for a job again and again sends the same ones each time, and what
         was found of them depends on them alone: that h11 takes them, the Host, the key. What is answered does not.
+
+        A job's may wait for its end.
         """
         poll = self._known.get(data) or self._read(data)
-        return None if poll is None else Answering(partial(self._answer, poll))
+        if poll is None or (poll.prefers and poll.job_id is None):
+            return None
+        return Answering(partial(self._answer, poll), waits=poll.patience_s is not None)
 
     def _read(self, data: bytes) -> Poll | None:
         if not data.startswith(_BEGINS) or whole.head_of(data) != data or (asked := whole.read(data)) is None:
@@ -98,7 +110,8 @@ class ShortWay:
             auth.check_key([] if key is None else [key], settings.keys)
         except PenelopeError:
             return None
-        return Poll(path, polled[1], polled[2], request_id)
+        patience_s = prefer.wait([given.get(_PREFER, "")])
+        return Poll(path, polled[1], polled[2], request_id, _PREFER in given, patience_s)
 
     async def _answer(self, poll: Poll) -> Answer | None:
         """None: there is nothing to show."""
@@ -116,11 +129,14 @@ class ShortWay:
             return None
         took = clock.now() - began
         log.info("request", method="GET", path=poll.path, status=200, took_ms=round(took * 1000, 2))
-        return Answer(200, _headers(body, request_id), body)
+        return Answer(200, _headers(body, request_id, prefer.applied(poll.patience_s)), body)
 
     async def _body(self, poll: Poll) -> bytes | None:
         """What the poll shows; None: there is nothing to show."""
         if poll.job_id is not None:
+            ended = await waiting.end(self._worker, poll.job_id, poll.patience_s)
+            if ended is not None:
+                return ended.shown(self._worker.clock.now())
             job = await held.find(self._worker, poll.job_id)
             return None if job is None else views.shown(job, self._worker.clock.now())
         run = await self._worker.runs.get(poll.run_id or "")
@@ -131,6 +147,8 @@ def _plain(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, str] | None:
     """The headers that are read here; None: one is given twice, or one is there that this way does not know."""
     given: dict[bytes, str] = {}
     for name, value in headers:
+        if name == _PREFER:  # of several, all count
+            given[name] = ", ".join((*filter(None, [given.get(name)]), value.decode("latin-1")))
         if name in _NOT_PLAIN or (name in _READ and name in given):
             return None
         if name in _READ:
@@ -138,10 +156,11 @@ def _plain(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, str] | None:
     return given
 
 
-def _headers(body: bytes, request_id: str) -> list[tuple[bytes, bytes]]:
+def _headers(body: bytes, request_id: str, more: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
     return [
         (b"content-type", b"application/json"),
         (b"content-length", b"%d" % len(body)),
+        *((name.lower().encode(), value.encode()) for name, value in more.items()),
         (b"x-request-id", request_id.encode()),
         (b"cache-control", b"no-store"),
         (b"x-content-type-options", b"nosniff"),

@@ -20,6 +20,7 @@ KEY_HEADER: Final = "Idempotency-Key"
 MAX_URL_CHARS: Final = 2048
 MAX_KEY_CHARS: Final = 255
 
+_KNOWN: Final = {name.lower(): name for name in (CALLBACK_HEADER, TTL_HEADER, LIMIT_HEADER, KEY_HEADER)}
 _DECIMAL = re.compile(r"[0-9]{1,9}(\.[0-9]{1,18})?", re.ASCII)
 _VISIBLE = re.compile(r"[!-~]+", re.ASCII)
 _HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,62})(\.[A-Za-z0-9_-]{1,63})*\.?", re.ASCII)
@@ -71,9 +72,8 @@ def parse(headers: Iterable[tuple[str, str]]) -> JobOptions | None:
 def _found(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
     """The headers that are read here, under their own names."""
     found: dict[str, str] = {}
-    known = {name.lower(): name for name in (CALLBACK_HEADER, TTL_HEADER, LIMIT_HEADER, KEY_HEADER)}
     for name, value in headers:
-        header = known.get(name.lower())
+        header = _KNOWN.get(name.lower())
         if header is None:
             continue
         if header in found:

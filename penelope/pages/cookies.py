@@ -41,6 +41,8 @@ class CookieKeeper:
         Args:
             noted: the driver has noted them, so nobody has to be asked.
         """
+        if noted and self._driver.noted_cookies == self._kept:
+            return  # most calls change none: they need no turn
         before = self._begun
         async with self._turn:
             if noted:

@@ -1,5 +1,6 @@
 """Polls by the short way are answered as the framework would, or not at all. Contract, sections 1, 5 and 10."""
 
+import json
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -44,8 +45,11 @@ LEFT: Final[dict[str, Headers]] = {
     "a host that is none": [("Host", "a b")],
     "patience": [("Prefer", "wait=0")],
     "a preference of another kind": [("Prefer", "return=minimal")],
+    "preferences in two headers": [("Prefer", "return=minimal"), ("Prefer", "wait=3; a=b")],
     "a body": [("Content-Length", "0")],
 }
+# What at once is taken too, of a job.
+WAITS: Final = {"patience", "a preference of another kind", "preferences in two headers"}
 
 
 @dataclass
@@ -195,11 +199,31 @@ async def test_headers_of_every_kind(life: Life, what: str) -> None:
             for _ in range(2):
                 with capture_logs() as logged:
                     answer = await ask_at_once(ways, path, headers)
-                assert (answer is not None) == (what in TAKEN)
+                assert (answer is not None) == (what in TAKEN or (what in WAITS and path == job))
                 if answer is not None:
                     assert told(answer, named=named) == said(long, named=named)
                     assert _lines(logged) == _lines(logged_long)
     assert ways.short == [what in TAKEN] * 2
+
+
+async def test_a_poll_that_waits(life: Life) -> None:
+    """At the moment the job ends; for as long as it was to; and of one that is gone by then the framework tells."""
+    patient: Headers = [("Prefer", "wait=5"), ID]
+    async with both_ways(life) as ways:
+        for seconds in (2.0, 7.0):
+            job = f"/api/v1/jobs/{await life.start('work', ttl=600, seconds=seconds)}"
+            began = life.now()
+            answer = await ask_at_once(ways, job, patient)
+            assert min(seconds, 5.0) == pytest.approx(life.now() - began, abs=0.01)
+            assert answer is not None
+            assert (b"preference-applied", b"wait=5") in answer.headers
+            state = json.loads(answer.body)["state"]
+            assert ("done" if seconds < 5 else "running") == state
+            await trio.sleep(10)
+            found, long = await ask_at_once(ways, job, patient), await ways.ask_long(job, patient)
+            assert found is not None
+            assert told(found, named=True) == said(long, named=True)
+        assert await ask_at_once(ways, "/api/v1/jobs/0123456789abcdef", patient) is None
 
 
 def _lines(logged: list[Any]) -> list[Any]:
