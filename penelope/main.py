@@ -10,7 +10,7 @@ Source: contract, section 8; design, section 2.
 """
 
 import socket
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import Final
@@ -87,12 +87,13 @@ async def _live(
         cookies = await persona.load(COOKIES)
         async with (
             open_network(public=settings.page_network == "public", proxy=startup.proxy_of(settings)) as gate,
-            _importing(),
+            _importing() as launching,
             open_browser(
                 startup.browser_options(settings, gate),
                 cookies,
                 Limits(downloads=settings.media_max_mb * MIB),
                 ahead,
+                launching,
             ) as driver,
         ):
             await _load_inner()
@@ -126,11 +127,17 @@ async def _live(
 
 
 @asynccontextmanager
-async def _importing() -> AsyncGenerator[None]:
-    """Import the inner half beside the block's beginning: the browser starts, and has nothing for Python to do."""
+async def _importing() -> AsyncGenerator[Callable[[], None]]:
+    """Import the inner half when what is yielded is called: the browser starts, and has nothing for Python to do."""
+    launching = trio.Event()
+
+    async def load() -> None:
+        await launching.wait()
+        await _load_inner()
+
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_load_inner, name="imports")
-        yield
+        nursery.start_soon(load, name="imports")
+        yield launching.set
 
 
 async def _load_inner() -> None:

@@ -30,7 +30,7 @@ STORE: Final = "store"  # the setting's default
 
 def begin() -> None:
     """Until `end` no garbage is collected: imports leave hardly any, and to look for it took 150 ms. And a thread that
-    imports gives way at once: each of the twenty messages until the browser is launched waited 5 ms for it.
+    imports gives way at once: each message of the browser that starts beside it would wait 5 ms.
     """
     gc.disable()
     sys.setswitchinterval(HASTY_S)

@@ -218,6 +218,7 @@ async def open_browser(
     cookies: str | None,
     limits: Limits = NO_LIMITS,
     ahead: HeadStart | None = None,
+    launching: Callable[[], None] = lambda: None,
 ) -> AsyncIterator[PlaywrightDriver]:
     """A browser, for as long as the block; nothing of it is left afterwards.
 
@@ -226,6 +227,7 @@ async def open_browser(
         limits: what its pages may take of the machine.
         cookies: as `Driver.cookies` gave them last; None when there are none yet. They are put on top of the profile's.
         ahead: Playwright's driver, started already; None: it is started now.
+        launching: called when all that is left is to wait for driver and browser, most of the time that it takes.
 
     Raises:
         NoBrowser: there is none, or the one that was set cannot be run.
@@ -237,7 +239,7 @@ async def open_browser(
             driver = PlaywrightDriver(options, place, thread, cookies)
             pages = Pages(lost=driver.fail_calls, reopen=driver.reopen_all)
             try:
-                await driver.keeper.start()
+                await driver.keeper.start(launching)
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(driver.watch.run, name="watch the browser's thread")
                     nursery.start_soon(driver.keeper.keep, pages, name="keep the browser up")

@@ -94,18 +94,22 @@ class Keeper:
         """Look at the browser now; immediate."""
         self._look.set()
 
-    async def start(self) -> None:
+    async def start(self, launching: Callable[[], None]) -> None:
         """Start the browser for the first time.
+
+        Args:
+            launching: called when all that is left is to wait for driver and browser.
 
         Raises:
             StartError: with one clear line.
         """
-        await self._start()
+        await self._start(launching)
         self._up.set()
 
-    async def _start(self) -> Session:
+    async def _start(self, launching: Callable[[], None] = lambda: None) -> Session:
         await trio.to_thread.run_sync(self._place.clear)
         session = self._last = Session(self._place)
+        launching()
         await self._thread.run(self._begin, session, name="start the browser")
         self.session = session
         return session
