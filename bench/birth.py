@@ -7,6 +7,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from bench.chromium import until_it_takes_commands, until_its_page_answers
 from bench.numbers import Row, Section, median, ratio_row
 from bench.processes import environment, line_of, process, worker
 from penelope.pages.browser.find import find_browser
@@ -28,31 +29,51 @@ IMPORTS = {
 def starts(folder: Path, *, rounds: int) -> Section:
     """Starts in turns: Chromium alone, Playwright with Chromium, a worker on a fresh store and on its store again."""
     chromium: list[float] = []
+    listening: list[float] = []
+    driver: list[float] = []
     script: list[float] = []
     fresh: list[float] = []
     again: list[float] = []
     for _ in range(rounds):
         with tempfile.TemporaryDirectory(dir=folder) as name:
             place = Path(name)
-            chromium.append(chromium_alone(place))
+            listening.append(until_it_takes_commands(place))
+            chromium.append(until_its_page_answers(place))
             with process(
                 "-m", "bench.direct", str(place / "direct"), cwd=place, log=place / "log"
             ) as running:
-                script.append(float(line_of(running)))
+                driver.append(float(line_of(running)))
                 running.communicate("\n")
+            script.append(plain_script(place))
             with worker(place) as one:
                 fresh.append(one.ready_s)
             with worker(place) as one:
                 again.append(one.ready_s)
     rows = (
-        Row("Chromium alone, until it takes commands", *_seconds(chromium)),
-        Row("Playwright's driver and Chromium, a fresh profile", *_seconds(script)),
+        Row("Chromium alone, until its page answers", *_seconds(chromium)),
+        Row("the same, until it says where it takes commands: no page is there yet", *_seconds(listening)),
+        Row("Playwright's driver and Chromium, in a Python that has it imported", *_seconds(driver)),
+        Row("a script on Playwright, from its first import until its page answers", *_seconds(script)),
         Row("`penelope serve` until ready, a fresh store", *_seconds(fresh)),
         Row("`penelope serve` until ready, its store again", *_seconds(again)),
-        ratio_row("`penelope serve` ÷ Chromium alone", fresh, chromium, ("<", GOAL)),
-        ratio_row("`penelope serve` ÷ Playwright's driver and Chromium", fresh, script, ("<", GOAL)),
+        ratio_row("`penelope serve` ÷ Chromium alone, until its page answers", fresh, chromium, ("<", GOAL)),
+        ratio_row("`penelope serve` ÷ Playwright's driver and Chromium", fresh, driver, ("<", GOAL)),
+        ratio_row("`penelope serve` ÷ a script on Playwright", fresh, script),
     )
     return Section("start", "Start", rows)
+
+
+def plain_script(folder: Path) -> float:
+    """Seconds from the start of a script on Playwright until its page answers."""
+    browser = str(find_browser(None, bundled=Path("/nowhere")))
+    began = time.perf_counter()
+    with process(
+        "-m", "bench.plain", str(folder / "plain"), browser, cwd=folder, log=folder / "plain.log"
+    ) as running:
+        assert line_of(running) == "2"
+        took = time.perf_counter() - began
+        running.communicate("\n")
+    return took
 
 
 def imports(folder: Path, *, rounds: int) -> Section:
@@ -93,34 +114,6 @@ def imports(folder: Path, *, rounds: int) -> Section:
 def _children_cpu_s() -> float:
     used = os.times()
     return used.children_user + used.children_system
-
-
-def chromium_alone(folder: Path) -> float:
-    """Seconds until a Chromium that nobody else helps says where it takes commands."""
-    program = find_browser(None, bundled=Path("/nowhere"))
-    words = [
-        str(program),
-        "--headless",
-        "--no-sandbox",
-        "--disable-background-networking",
-        "--no-first-run",
-        "--remote-debugging-port=0",
-        f"--user-data-dir={folder / 'alone'}",
-        "about:blank",
-    ]
-    began = time.perf_counter()
-    running = subprocess.Popen(
-        words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=folder
-    )
-    assert running.stderr is not None
-    try:
-        for line in running.stderr:
-            if line.startswith("DevTools listening"):
-                return time.perf_counter() - began
-        raise SystemExit("Chromium did not start")
-    finally:
-        running.terminate()
-        running.communicate(timeout=20)
 
 
 def _seconds(values: list[float]) -> tuple[str, str]:
