@@ -109,9 +109,14 @@ def read(head: bytes) -> Asked | None:
         return None
     headers = list(request.headers)
     length = _length(headers)
-    if length is None or (length == 0) is not isinstance(then, h11.EndOfMessage):
+    if length is None or not _is_all_there_is(then, length):
         return None
     return Asked(request.method, request.target, headers, length)
+
+
+def _is_all_there_is(then: object, length: int) -> bool:
+    """Is it a head to its last byte? h11 lets one end with bare line feeds: what we took for more of it is its body."""
+    return isinstance(then, h11.EndOfMessage) if length == 0 else then is h11.NEED_DATA
 
 
 def _length(headers: Iterable[tuple[bytes, bytes]]) -> int | None:

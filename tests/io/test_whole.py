@@ -111,6 +111,8 @@ HEADERS = st.sampled_from(
         b"Transfer-Encoding: chunked",
         b"Transfer-Encoding: gzip, chunked",
         b"A: b\nContent-Length: 5",
+        b"Content-Length: 5\n",
+        b"Content-Length: 50\n\nhello",
         b"Large: " + b"x" * 5000,
     ]
 )
@@ -133,6 +135,7 @@ def pieces(draw: st.DrawFn) -> bytes:
 @example(b"GET /a HTTP/1.1\r\nHost: b\r\n\r\n")
 @example(b"GET /a HTTP/1.1\r\nHost: b\r\nConnection: keep-alive\r\n\r\n")
 @example(b"POST /a HTTP/1.1\r\nHost: b\r\nContent-Length: 5\r\n\r\nhello")
+@example(b"POST /a HTTP/1.1\nHost: b\nContent-Length: 50\n\nhello\r\n\r\n")
 @example(b"POST /a HTTP/1.1\r\nHost: b\r\nContent-Length: 5, 5\r\n\r\nhello")
 def test_what_is_read_is_what_the_server_reads(data: bytes) -> None:
     """One request, after which the connection is as it was; and the answer is the server's, to the byte."""
@@ -186,6 +189,8 @@ def test_what_is_not_plain_is_not() -> None:
         b"Transfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n",
         b"Host: a\r\n\r\n",
         b"A: b\n\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"Content-Length: 9\n\nhello\r\n\r\n",
+        b"Content-Length: 99\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",
     ):
         assert whole.head_of(begin + more) == begin + more
         assert whole.read(begin + more) is None, more
