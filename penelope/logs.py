@@ -4,11 +4,13 @@ Source: contract, section 1 (`X-Request-Id`), section 12 (`PENELOPE_LOG`).
 """
 
 import logging
+import os
 import sys
-from typing import Literal, TextIO
+from pathlib import Path
+from typing import Any, Literal, TextIO
 
 import structlog
-from structlog.typing import Processor
+from structlog.typing import EventDict, Processor
 
 _SHARED: tuple[Processor, ...] = (
     structlog.contextvars.merge_contextvars,
@@ -20,17 +22,19 @@ _SHARED: tuple[Processor, ...] = (
 
 def configure(style: Literal["auto", "json", "text"], level: int = logging.INFO) -> None:
     """Set logging up for the process; `auto` is text in a terminal and JSON elsewhere."""
-    text = style == "text" or (style == "auto" and sys.stderr.isatty())
+    # None: the process was started with none.
+    stream = sys.stderr if sys.stderr is not None else Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+    text = style == "text" or (style == "auto" and stream.isatty())
     last: tuple[Processor, ...] = (
         (
             structlog.dev.ConsoleRenderer(
-                colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+                colors=stream.isatty(), exception_formatter=structlog.dev.plain_traceback
             ),
         )
         if text
         else (structlog.processors.format_exc_info, structlog.processors.JSONRenderer())
     )
-    handler = logging.StreamHandler(sys.stderr)
+    handler = logging.StreamHandler(stream)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=_SHARED,
@@ -43,11 +47,33 @@ def configure(style: Literal["auto", "json", "text"], level: int = logging.INFO)
     for chatty in ("httpx", "httpcore", "asyncio", "quart.serving"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
     structlog.configure(
-        processors=[*_SHARED, *last],
+        processors=[*_SHARED, _Rendered(last)],
         logger_factory=lambda *names: _Lines(handler, *names),
         wrapper_class=structlog.make_filtering_bound_logger(level),
         cache_logger_on_first_use=True,
     )
+
+
+class _Rendered:
+    """The last processors, as one that does not fail: what a plugin logs may hold anything, and break when it is read.
+    It is the line that is poorer then.
+    """
+
+    def __init__(self, processors: tuple[Processor, ...]) -> None:
+        self._processors = processors
+
+    def __call__(self, logger: Any, name: str, line: EventDict) -> Any:
+        try:
+            return self._render(logger, name, dict(line))
+        except Exception as error:
+            told = {"event": "a line that cannot be written", "unwritable": type(error).__name__}
+            plain = {key: value for key, value in line.items() if type(value) is str}
+            return self._render(logger, name, told | plain)
+
+    def _render(self, logger: Any, name: str, line: Any) -> Any:
+        for process in self._processors:
+            line = process(logger, name, line)
+        return line
 
 
 class _Lines:
@@ -65,7 +91,7 @@ class _Lines:
         try:
             handler.stream.write(f"{line}\n")
             handler.flush()
-        except (OSError, ValueError):  # nobody takes it, or it is closed: what is logged goes on
+        except Exception:  # noqa: S110  # nobody takes it, it is closed, it is in the midst of another: who logs goes on
             pass
         finally:
             handler.release()

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from typing import Any
 
+import pytest
+
 BEGIN = """
 import logging, sys, threading, structlog
 from penelope import logs
@@ -72,6 +74,42 @@ log.error("it failed before", exc_info=kept)
 def test_what_is_no_json_is_written_all_the_same() -> None:
     (line,) = read('log.info("odd", what={1, 2}, bytes=b"x")')
     assert ("{1, 2}", "b'x'") == (line["what"], line["bytes"])
+
+
+BREAKS = """
+class Breaks(Exception):
+    def __repr__(self): raise ZeroDivisionError
+    __str__ = __repr__
+circle = []
+circle.append(circle)
+"""
+
+
+@pytest.mark.parametrize("style", ["json", "text"])
+def test_what_cannot_be_written_is_no_error_of_who_logs_it(style: str) -> None:
+    """A plugin's own objects; its line says who it was, and those after it are as ever."""
+    code = """
+odd = [Breaks(), {(1, 2): 3}, circle, 10**5000, "\\ud800"]
+for number, what in enumerate(odd): log.warning("odd", what=what, where=f"here {number}")
+log.warning("odd", exc_info=Breaks(), where="here 5")
+log.warning(Breaks(), where="here 6")
+log.info("then")
+"""
+    lines = said(BREAKS + code, style)
+    for number in range(7):
+        (line,) = [one for one in lines if f"here {number}" in one]
+        assert "warning" in line
+        assert "mine" in line
+    assert "then" in lines[-1]
+    assert style == "text" or 8 == len([json.loads(line) for line in lines])
+
+
+@pytest.mark.parametrize("style", ["json", "text", "auto"])
+def test_a_process_without_a_stderr(style: str) -> None:
+    code = BEGIN + 'log.error("lost"); logging.getLogger("theirs").error("lost"); print("well")'
+    words = ["/bin/sh", "-c", 'exec "$@" 2>&-', "sh", sys.executable, "-c", code, style]
+    done = subprocess.run(words, stdout=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert (0, "well\n") == (done.returncode, done.stdout)
 
 
 def test_lines_of_many_threads_are_whole() -> None:
