@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -66,17 +67,26 @@ def likely_profile(given: Mapping[str, object]) -> Path:
     Args:
         given: settings of the command line, by their field's name.
     """
-    found: object = None
-    if Path(ENV_FILE).is_file():
-        from dotenv import dotenv_values
-
-        found = _variable(dotenv_values(ENV_FILE))
-    found = given.get("store", _variable(os.environ) or found or STORE)
+    places = (given.get("store"), _variable(os.environ), _of_the_file(), STORE)
+    found = next(place for place in places if place is not None)
     return profile_of(Path(str(found)))
 
 
 def _variable(variables: Mapping[str, str | None]) -> str | None:
     return next((value for name, value in variables.items() if name.upper() == "PENELOPE_STORE"), None)
+
+
+def _of_the_file() -> str | None:
+    """What is wrong with the file is for the settings to say: it is only read where it seems to name a store."""
+    try:
+        text = Path(ENV_FILE).read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return None
+    if "PENELOPE_STORE" not in text.upper():
+        return None
+    from dotenv import dotenv_values
+
+    return _variable(dotenv_values(stream=StringIO(text)))
 
 
 def profile_of(store: Path) -> Path:

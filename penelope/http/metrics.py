@@ -4,12 +4,15 @@ Source: contract, section 1.
 """
 
 from collections.abc import Iterator
+from typing import Final
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from penelope.http.worker import Worker
+
+CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 
 
 class WorkerCollector(Collector):

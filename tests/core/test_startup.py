@@ -42,6 +42,7 @@ def test_an_error_hides_nothing_for_good() -> None:
         ({}, {"PENELOPE_STORE": "wins"}, "PENELOPE_STORE=loses\n"),
         ({"store": Path("given")}, {"PENELOPE_STORE": "loses"}, "PENELOPE_STORE=loses\n"),
         ({"port": 1}, {"PENELOPE_STORE": "here"}, None),
+        ({}, {"PENELOPE_STORE": ""}, "PENELOPE_STORE=loses\n"),
     ],
 )
 def test_the_profile_is_where_the_settings_will_have_it(
@@ -60,3 +61,13 @@ def test_the_profile_is_where_the_settings_will_have_it(
         Path(".env").write_text(file)
     settings = Settings.from_environ(given)
     assert startup.browser_options(settings, None).profile == startup.likely_profile(given)
+
+
+@pytest.mark.parametrize("file", [b"PENELOPE_STORE=\xff\n", b"PENELOPE_STORE\n", b"= PENELOPE_STORE '"])
+def test_a_bad_file_is_for_the_settings_to_find(
+    file: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PENELOPE_STORE", raising=False)
+    Path(".env").write_bytes(file)
+    assert tmp_path / "store" / "profile" == startup.likely_profile({})

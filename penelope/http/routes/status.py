@@ -5,11 +5,10 @@ Source: contract, sections 1 and 7.
 
 from functools import cache
 
-from prometheus_client import CONTENT_TYPE_LATEST
 from quart import Blueprint, Response
 
 from penelope import jsontext, outcome
-from penelope.http import activity, docs_page, metrics, openapi, tree
+from penelope.http import activity, docs_page, openapi, tree
 from penelope.http.envelope import answer, json_response, success
 from penelope.http.worker import Worker
 
@@ -31,8 +30,10 @@ def blueprint(worker: Worker) -> Blueprint:
 
     @routes.get("/metrics")
     async def measured() -> Response:
+        from penelope.http import metrics  # and Prometheus' library: a start does without
+
         held = await worker.jobs.held(worker.clock.now())
-        return Response(metrics.render(worker, held), content_type=CONTENT_TYPE_LATEST)
+        return Response(metrics.render(worker, held), content_type=metrics.CONTENT_TYPE)
 
     @routes.get("/api/v1/activity")
     async def doing() -> Response:
