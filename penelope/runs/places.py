@@ -40,9 +40,7 @@ class Places:
 
         Immediate. A page of that name may have to be opened yet.
         """
-        if (
-            not self.left or not self._pages.driver.health.up
-        ):  # in this order: to look at the browser is the dearer
+        if not self._pages.driver.health.up:
             return None
         name = self._named(wanted) if wanted is not None else self._any()
         if name is not None:

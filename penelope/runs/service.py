@@ -313,11 +313,11 @@ class Runs:
         """In the order of arrival; those behind one that waits for its page may want another."""
         now, none_for = trio.current_time(), set[str | None]()
         for run_id, entry in list(self._queue.items()):
-            if len(self._at_work) >= self._limits.concurrent or not self._places.left:
-                return
             wanted = entry.work.page
             if wanted in none_for:
                 continue
+            if len(self._at_work) >= self._limits.concurrent or not self._places.left:
+                return
             place = None if entry.not_before > now else self._places.take(wanted)
             if place is None:
                 none_for.add(wanted)
