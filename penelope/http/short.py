@@ -1,4 +1,4 @@
-"""The polls of jobs and runs, most of what clients ask: answered without the framework, at a third of its cost.
+"""The polls of jobs and runs, most of what clients ask: answered without the framework, at a quarter of its cost.
 
 The short way answers only a request that is plain and in order, and as the route would, to the byte (a test holds the
 two against each other). Any other (a header that it does not know what to do with, a wrong key, a job that is not

@@ -37,22 +37,26 @@ class Entry:
     over: trio.Event = field(default_factory=trio.Event)
     answerable: trio.Event = field(default_factory=trio.Event)
     _end: tuple[str, bytes] | None = None
-    _moved: trio.Event = field(default_factory=trio.Event)
-    _progressed: trio.Event = field(default_factory=trio.Event)
+    _moved: trio.Event | None = None  # each is there while somebody waits for it
+    _progressed: trio.Event | None = None
 
     async def move(self) -> None:
         """Return once its state is another one, or it is over, or the worker is asked to stop."""
+        if self._moved is None:
+            self._moved = trio.Event()
         await self._moved.wait()
 
     async def progress(self) -> None:
         """As `move`, or once it is further, which a plugin may say ten thousand times."""
+        if self._progressed is None:
+            self._progressed = trio.Event()
         await self._progressed.wait()
 
     def tell(self) -> None:
         """Wake those who wait for a move. Immediate."""
-        if self._moved.statistics().tasks_waiting:
+        if self._moved is not None:
             self._moved.set()
-            self._moved = trio.Event()
+            self._moved = None
         self._tell_progress()
 
     def progressed(self, far: Far) -> None:
@@ -60,10 +64,9 @@ class Entry:
         self._tell_progress()
 
     def _tell_progress(self) -> None:
-        if not self._progressed.statistics().tasks_waiting:
-            return
-        self._progressed.set()
-        self._progressed = trio.Event()
+        if self._progressed is not None:
+            self._progressed.set()
+            self._progressed = None
 
     def end(self) -> tuple[str, bytes]:
         """The last event of a run that is over: made once for all who watch it, since a result may be large."""

@@ -1,6 +1,7 @@
 """The server on real sockets: one watch a connection, one write an answer, an end to each."""
 
 import contextlib
+import os
 import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -94,6 +95,13 @@ def writes(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
             seen.append(bytes(data))
         await send_all(stream, data)
 
+    def written(where: int, data: bytes) -> int:
+        if data.startswith(b"HTTP"):
+            seen.append(data)
+        return write(where, data)
+
+    write = os.write
+    monkeypatch.setattr(os, "write", written)
     monkeypatch.setattr(trio.SocketStream, "send_all", noted)
     return seen
 
@@ -262,6 +270,27 @@ class TestWrites:
 
 class TestAtOnce:
     """What is answered before the server reads it."""
+
+    @pytest.mark.parametrize("most", [0, 1, 100])
+    async def test_what_the_socket_does_not_take_at_once_follows(
+        self, monkeypatch: pytest.MonkeyPatch, most: int
+    ) -> None:
+        write = os.write
+
+        def some(where: int, data: bytes) -> int:
+            if not data.startswith(b"HTTP"):
+                return write(where, data)
+            if not most:
+                raise BlockingIOError
+            return write(where, data[:most])
+
+        monkeypatch.setattr(os, "write", some)
+        async with served() as there, await connect(there) as stream:
+            for _ in range(3):
+                await stream.send_all(GET.format("/quick").encode())
+                head, body = await head_and_body(stream)
+                assert (b"http/1.1 200 ", b'"quick"') == (head[:13], body)
+            assert 3 == there.at_once
 
     async def test_it_is_one_write_and_no_task(self, writes: list[bytes]) -> None:
         async with served() as there, await connect(there) as stream:
