@@ -149,7 +149,12 @@ class _Connection(TCPServer):
         """
         if self._at_once is None or not self._at_rest():
             return False
-        if (answering := self._at_once(data, self._peer)) is None:
+        try:
+            answering = self._at_once(data, self._peer)
+        except Exception:  # this connection is one of many in a nursery
+            log.exception("request failed before the server read it")
+            return False
+        if answering is None:
             return False
         if not answering.waits:
             return await self._answer(answering)
@@ -172,7 +177,7 @@ class _Connection(TCPServer):
             answer = await answering.make()
         except Gone:
             raise
-        except Exception:  # this connection is one of many in a nursery
+        except Exception:  # as above; what has an effect sees itself to it that it is not asked for twice
             log.exception("request failed before the server read it")
             answer = None
         if answer is not None:

@@ -123,13 +123,17 @@ class ShortCalls:
         worker.touch()
         kind = "plugin" if meant.primitive is None else "primitive"
         handled = Handled(request_id, began, asked.method, asked.path, kind, meant.page_id)
-        noting.begins(worker, handled)
         try:
+            noting.begins(worker, handled)
             reply = await self._reply(meant, request_id, body, peer)
             noting.ends(worker, handled, reply.status)
+            return _sent(reply, request_id)
+        except Gone:
+            raise
+        except Exception as error:  # the call was made, or may be: whoever else answered would make it again
+            return _sent(envelope.failed(error, asked.path, meant.page_id), request_id)
         finally:
             noting.left(worker, handled)
-        return _sent(reply, request_id)
 
     async def _reply(self, meant: Meant, request_id: str, body: bytes, peer: Peer) -> Reply:
         try:

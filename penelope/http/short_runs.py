@@ -115,16 +115,16 @@ class ShortRuns:
             return None
         if made is None:
             return None
-        self._note(request_id, began, None)
         try:
+            self._note(request_id, began, None)
             answer = await self._submitted(*made, submit)
+            took_ms = round(self._note(request_id, began, answer.status) * 1000, 2)
+            log.info("request", method="POST", path=RUNS_PATH, status=answer.status, took_ms=took_ms)
         except trio.Cancelled:  # the client left, or the worker stops
             self._note(request_id, began, CLIENT_LEFT)
             raise
-        took = self._note(request_id, began, answer.status)
-        log.info(
-            "request", method="POST", path=RUNS_PATH, status=answer.status, took_ms=round(took * 1000, 2)
-        )
+        except Exception as error:  # the run is there, or may be: whoever else answered would submit it again
+            answer = _failed(error)
         return Answer(answer.status, [*answer.headers, *_last(request_id)], answer.body)
 
     def _made(self, body: bytes, request_id: str) -> tuple[Run, Work] | None:
@@ -152,8 +152,7 @@ class ShortRuns:
         except PenelopeError as error:
             return _refused(error.status, error.message, error.headers)
         except Exception as error:
-            log.error("request failed", exc_info=error, path=RUNS_PATH)  # noqa: TRY400  # as the framework's line
-            return _refused(500, "the worker failed on this request; its log has the details", {})
+            return _failed(error)
         body, headers = submits.accepted(shown, f"http://{submit.host}", submit.patience_s)
         return _answer(202, body, headers)
 
@@ -191,6 +190,11 @@ def _plain(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, list[str]] | N
 
 def _refused(status: int, words: str, headers: Mapping[str, str]) -> Answer:
     return _answer(status, jsontext.dumps({"detail": words}).encode(), headers)
+
+
+def _failed(error: Exception) -> Answer:
+    log.error("request failed", exc_info=error, path=RUNS_PATH)
+    return _refused(500, "the worker failed on this request; its log has the details", {})
 
 
 def _answer(status: int, body: bytes, headers: Mapping[str, str]) -> Answer:

@@ -41,6 +41,8 @@ class Served:
     ended: trio.Event = field(default_factory=trio.Event)
 
     def answer_at_once(self, data: bytes, peer: Peer | None = None) -> Answering | None:
+        if data.startswith(b"GET /breaks "):
+            raise RuntimeError("a bug")
         head = whole.head_of(data)
         talking = None if head is None else whole.read(head)
         if peer is not None and head is not None and talking is not None and talking.target in TALKING:
@@ -349,7 +351,7 @@ class TestAtOnce:
     async def test_one_that_fails_is_the_apps(self) -> None:
         """And the connection, and the others, go on."""
         async with served() as there, await connect(there) as stream, await connect(there) as other:
-            for path in ("/fails", "/fails"):
+            for path in ("/fails", "/fails", "/breaks"):
                 await stream.send_all(GET.format(path).encode())
                 assert b"404" in (await head_and_body(stream))[0]
                 await settled()

@@ -16,6 +16,7 @@ import pytest
 import trio
 from structlog.testing import capture_logs
 
+from penelope.http import noting
 from penelope.http.app import create_app
 from penelope.http.whole import Answer, AtOnce, Gone, Peer
 from tests.spec.asgi import AppTransport
@@ -299,6 +300,40 @@ async def test_a_bug_of_the_workers_own(life: Life, monkeypatch: pytest.MonkeyPa
     assert told(short, Asks()) == said(long, Asks())
     assert 500 == short.status
     assert [line["event"] for line in logged] == [line["event"] for line in logged_long]
+
+
+@pytest.mark.parametrize(
+    "asks", [Asks(), Asks(own=(TTL,)), posts("/api/v1/main/evaluate", {"expression": "1"})]
+)
+@pytest.mark.parametrize("where", ["begins", "ends"])
+async def test_a_bug_about_a_call_does_not_make_it_a_second_time(
+    life: Life, monkeypatch: pytest.MonkeyPatch, asks: Asks, where: str
+) -> None:
+    """None would hand the request on to the framework, as an error would."""
+    begun: list[str] = []
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    def noted(name: str) -> Any:
+        begin = getattr(life.supervisor, name)
+
+        def begins(*args: Any) -> Any:
+            begun.append(name)
+            return begin(*args)
+
+        return begins
+
+    for name in ("begin_plain", "begin_job"):
+        monkeypatch.setattr(life.supervisor, name, noted(name))
+    monkeypatch.setattr(noting, where, broken)
+    async with both_ways(life) as ways:
+        with capture_logs() as logged:
+            answer = await ways.short(asks)
+    assert answer is not None
+    assert (500, "worker") == (answer.status, json.loads(answer.body)["kind"])
+    assert "request failed" in [line["event"] for line in logged]
+    assert len(begun) == (where == "ends")
 
 
 async def test_a_client_that_leaves_the_line(life: Life) -> None:

@@ -13,6 +13,7 @@ import pytest
 import trio
 from structlog.testing import capture_logs
 
+from penelope.http import submits
 from penelope.http.app import create_app
 from penelope.http.short_runs import ShortRuns
 from penelope.http.whole import MOST_KNOWN
@@ -197,6 +198,26 @@ async def test_a_bug_is_a_500_and_no_second_run(life: Life, monkeypatch: pytest.
     assert (500, ["detail"]) == (answer.status_code, list(answer.json()))
     assert 1 == len(asked) == at_once(life)
     assert ["request failed", "request"] == [line["event"] for line in logged]
+
+
+@pytest.mark.parametrize("where", ["accepted", "waited", "add"])
+async def test_a_bug_behind_a_run_does_not_submit_it_a_second_time(
+    life: Life, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    rows = life.worker.requests.add
+
+    def broken(*args: Any) -> None:
+        if where != "add" or args[0].phase == "end":
+            raise LookupError("a bug")
+        rows(*args)
+
+    whose = life.worker.requests if where == "add" else submits
+    with monkeypatch.context() as patch:
+        patch.setattr(whose, where, broken)
+        answer = await life.http.post(RUNS, json=ECHO)
+    assert (500, ["detail"]) == (answer.status_code, list(answer.json()))
+    assert 1 == at_once(life)
+    assert 1 == (await life.http.get(RUNS)).json()["total"]
 
 
 async def test_a_body_that_is_not_all_there_is_the_servers(life: Life) -> None:
