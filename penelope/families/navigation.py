@@ -27,6 +27,7 @@ ANSWERED: Final = ("ERR_HTTP_RESPONSE_CODE_FAILURE", "ERR_INVALID_AUTH_CREDENTIA
 CUT_OFF: Final = ("interrupted by another navigation", "net::ERR_ABORTED")
 ANSWER_S: Final = 2.0  # for the status of a navigation that failed, which the driver knows
 DOWNLOAD_S: Final = 2.0  # from the failed navigation to the download's event: some milliseconds
+CLOCKS_MS: Final = 5.0  # that the browser's clock and this process's may differ by: they are one machine's
 NO_DOCUMENT: Final = frozenset({204, 205})
 READS: Final = 10  # of a page that goes from one document to the next
 TRIES: Final = 5  # of a navigation that one of the page's own cuts off
@@ -142,14 +143,12 @@ async def step(
 
 async def _watched(page: Page, url: str, navigation: Awaitable[Response | None]) -> Arrival:
     watch = _Watch(page)
-    page.on("requestfailed", watch.on_failed)
     page.on("framenavigated", watch.on_navigated)
     try:
         response = await navigation
     except Error as error:
         return await _arrival_without_document(watch, url, error)
     finally:
-        page.remove_listener("requestfailed", watch.on_failed)
         page.remove_listener("framenavigated", watch.on_navigated)
     return Arrival(page.url, response.status if response else None)
 
@@ -203,22 +202,20 @@ def checked_url(text: str) -> str:
 
 
 class _Watch:
-    """Which navigation of the page's main frame failed last, and when it came to the browser's error page.
+    """A navigation of the page's main frame: what was answered to it when it failed, and when it came to the browser's
+    error page.
 
-    Not the responses: Playwright would make, and keep, an object for each request and each response of the page.
+    It listens to no requests: Playwright would tell, and make an object, of each that is broken off with the document
+    that the page leaves, which may be dozens. They are asked for where a navigation has failed.
     """
 
     def __init__(self, page: Page) -> None:
+        self._page = page
         self._frame = page.main_frame
-        self._failed: Request | None = None
+        self._began_ms = time.time() * 1000
         self.on_error_page = asyncio.Event()
 
     # What a listener raises comes out of the next call to Playwright, whoever makes it: so nothing is raised.
-    def on_failed(self, request: Request) -> None:
-        with suppress(Exception):
-            if request.is_navigation_request() and request.frame == self._frame:
-                self._failed = request
-
     def on_navigated(self, frame: Frame) -> None:
         with suppress(Exception):
             if frame == self._frame and frame.url.startswith(ERROR_PAGE):
@@ -226,12 +223,21 @@ class _Watch:
 
     async def answer(self) -> Response | None:
         """What the site said before the navigation failed, which is told before the failure; None: nothing."""
-        if self._failed is None:
-            return None
         with suppress(TimeoutError, Error):  # the page is gone
             async with asyncio.timeout(ANSWER_S):
-                return await self._failed.response()
+                for request in reversed(await self._page.requests()):
+                    if self._is_failed(request):
+                        return await request.response()
         return None
+
+    def _is_failed(self, request: Request) -> bool:
+        """Is it this navigation's, which failed, and was answered before?"""
+        return (
+            request.failure is not None
+            and request.is_navigation_request()
+            and request.frame == self._frame
+            and request.timing["startTime"] >= self._began_ms - CLOCKS_MS
+        )
 
 
 async def _arrival_without_document(watch: _Watch, url: str, error: Error) -> Arrival:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
-from playwright.async_api import Error
+from playwright.async_api import Error, Page
 
 from penelope import PluginError
 from penelope.demo.accounts import RESIDENTS, THIN_LIST, following, shortcode_of
@@ -71,6 +71,27 @@ class TestOpen:
 
         assert 415 == refusal.status
         assert "is a download, not a page" in refusal.message
+
+    def test_a_navigation_before_does_not_answer_for_this_one(self, desk: Desk) -> None:
+        """Of which there is no request to be asked."""
+        for _ in range(3):
+            assert 500 == desk.run(web.open_page, f"{desk.site}/status/500?body=0").status
+            assert 415 == desk.refusal(web.open_page, "data:application/octet-stream,x").status
+
+    def test_what_the_page_left_loading_is_not_told(
+        self, desk: Desk, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Playwright would make an object, and a message, of each request that is broken off."""
+        listened: list[str] = []
+        on = Page.on
+
+        def noted(page: Page, event: str, handler: Any) -> None:
+            listened.append(event)
+            on(page, event, handler)  # type: ignore[call-overload]
+
+        monkeypatch.setattr(Page, "on", noted)
+        desk.run(web.open_page, f"{desk.site}/alice/")
+        assert not [event for event in listened if event.startswith(("request", "response"))], listened
 
     @pytest.mark.parametrize("plugin", [web.open_page, web.read, web.screenshot])
     def test_other_schemes_are_refused_before_the_page_moves(
