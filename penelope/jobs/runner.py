@@ -208,9 +208,9 @@ class Runner:
             if done.page_in_doubt:
                 await mend(tab)
             live.call.page.line.settling()
-            if self._pages.driver.health.up:
-                well = done.outcome is not None and done.outcome.ok
-                await self._pages.save_cookies(noted=well and tab.cookies_noted)
+            noted = done.outcome is not None and done.outcome.ok and tab.cookies_noted
+            if noted or self._pages.driver.health.up:
+                await self._pages.save_cookies(noted=noted)
         except Exception:  # it has its outcome all the same
             log.exception("the worker failed after a call", work=live.call.what)
 

@@ -163,7 +163,8 @@ class Supervisor:
             Stopping, Unavailable: see `refuse_when_unable`.
         """
         self.refuse_when_unable()
-        live, ticket = Live(call=call, since=self._parts.clock.now()), Ticket[Outcome]()
+        live = Live(call=call, since=self._parts.clock.now())
+        ticket: Ticket[Outcome] = Ticket()
         name = f"call {call.what} on {call.page.page_id}"
         self.spawn(self._runner.plain, live, ticket, name=name, **_bound(call))
         return live, ticket
@@ -191,7 +192,8 @@ class Supervisor:
             Stopping, Unavailable: see `refuse_when_unable`.
         """
         self.refuse_when_unable()
-        live, ticket = Live(call=call, since=self._parts.clock.now()), Ticket[Job]()
+        live = Live(call=call, since=self._parts.clock.now())
+        ticket: Ticket[Job] = Ticket()
         name = f"job {call.what} on {call.page.page_id}"
         self.spawn(self._runner.job, live, options, start, ticket, name=name, **_bound(call))
         return ticket

@@ -6,7 +6,7 @@ Asyncio-flavoured; `alive`, `pids` and `kill` are immediate and may be used from
 import asyncio
 import json
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary
@@ -74,6 +74,7 @@ class Session:
         self.closing: set[asyncio.Future[None]] = set()
         self.listeners: Listeners | None = None
         self.traffic: Traffic | None = None
+        self._last_read: tuple[Sequence[Mapping[str, Any]], str] | None = None  # the cookies, and their text
         self._quiet_at: int | None = None  # messages so far as the last read of the cookies ended
         self.ends: WeakKeyDictionary[Page, Callable[[], None]] = WeakKeyDictionary()
 
@@ -195,16 +196,11 @@ class Session:
         before = 0 if self.traffic is None else self.traffic.messages
         cookies = await self.context.cookies()
         self._quiet_at = before + READ_MESSAGES  # with any other message in between there are more already
-        ordered = sorted(
-            cookies,
-            key=lambda c: (
-                c.get("domain", ""),
-                c.get("path", ""),
-                c.get("name", ""),
-                str(c.get("partitionKey", "")),
-            ),
-        )
-        return json.dumps(ordered, separators=(",", ":"), sort_keys=True)
+        if (
+            self._last_read is None or self._last_read[0] != cookies
+        ):  # some hundred are a millisecond to write, and rarely new
+            self._last_read = cookies, _text(cookies)
+        return self._last_read[1]
 
     async def restore(self, cookies: str) -> None:
         """Put cookies back, on top of what the profile has; one that the browser refuses is left out."""
@@ -261,6 +257,19 @@ class Session:
         for process in (self.driver, browser):
             if process is not None:
                 process.release()
+
+
+def _text(cookies: Sequence[Mapping[str, Any]]) -> str:
+    ordered = sorted(
+        cookies,
+        key=lambda c: (
+            c.get("domain", ""),
+            c.get("path", ""),
+            c.get("name", ""),
+            str(c.get("partitionKey", "")),
+        ),
+    )
+    return json.dumps(ordered, separators=(",", ":"), sort_keys=True)
 
 
 def _process(pid: int) -> Process | None:
