@@ -20,7 +20,8 @@ from penelope.plugin import Call, Crossing, Host
 from penelope.registry import Plugin
 
 # Given the call's host, the body that does the work on the browser's side; it answers the envelope's text.
-MakeBody = Callable[["Live", Host], Body[str]]
+TextBody = Body[str]  # made once: the functions below that are annotated with it are made for each call
+MakeBody = Callable[["Live", Host], TextBody]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +89,7 @@ class Live:
 def plugin_body(plugin: Plugin, arguments: dict[str, Any]) -> MakeBody:
     """The body that runs a plugin and writes its result, both on the browser's side."""
 
-    def make(live: Live, host: Host) -> Body[str]:
+    def make(live: Live, host: Host) -> TextBody:
         async def body(page: Any, crossing: Crossing) -> str:
             page_id = live.call.page.page_id
             call = Call(
@@ -113,7 +114,7 @@ def plugin_body(plugin: Plugin, arguments: dict[str, Any]) -> MakeBody:
 def primitive_body(primitive: Primitive, options: Options) -> MakeBody:
     """The body that runs a primitive."""
 
-    def make(live: Live, host: Host) -> Body[str]:
+    def make(live: Live, host: Host) -> TextBody:
         async def body(page: Any, crossing: Crossing) -> str:
             try:
                 result = await primitive.function(page, host, crossing, options)
