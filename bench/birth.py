@@ -59,6 +59,7 @@ def starts(folder: Path, *, rounds: int) -> Section:
         ratio_row("`penelope serve` ÷ Chromium alone, until its page answers", fresh, chromium, ("<", GOAL)),
         ratio_row("`penelope serve` ÷ Playwright's driver and Chromium", fresh, driver, ("<", GOAL)),
         ratio_row("`penelope serve` ÷ a script on Playwright", fresh, script),
+        ratio_row("a script on Playwright ÷ Chromium alone, until its page answers", script, chromium),
     )
     return Section("start", "Start", rows)
 
