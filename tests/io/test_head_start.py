@@ -151,7 +151,6 @@ async def test_a_start_that_fails_afterwards_leaves_none(new_worker: NewWorker) 
     worker.executed = True
     with socket.create_server(("127.0.0.1", 0)) as taken:
         worker.launch(PENELOPE_PORT=str(taken.getsockname()[1]))
-        await begun_driver(worker)
         assert 1 == await worker.wait()
     await until_gone(worker)
 
@@ -162,7 +161,6 @@ async def test_bad_settings_are_all_that_is_said(new_worker: NewWorker) -> None:
     worker = new_worker()
     worker.executed = True
     worker.launch(PENELOPE_PORT="70000")
-    await begun_driver(worker)
     assert 1 == await worker.wait()
     await until_gone(worker)
     assert 1 == len(worker.log.splitlines()), worker.log
