@@ -11,6 +11,7 @@ Source: contract, section 1; section 8 ("Stops and starts").
 import math
 import os
 import socket
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -59,6 +60,7 @@ async def serve(
     wrapped = ASGIWrapper(app)
     lifespan = Lifespan(wrapped, config, {})
     context = WorkerContext(None)
+    own_headers = _OwnHeaders(config)
     async with trio.open_nursery() as living:
         await living.start(lifespan.handle_lifespan)
         await lifespan.wait_for_startup()
@@ -68,7 +70,7 @@ async def serve(
             listener = trio.SocketListener(trio.socket.from_stdlib_socket(port))
 
             async def connected(stream: trio.SocketStream) -> None:
-                await _Connection(wrapped, config, context, stream, at_once)
+                await _Connection(wrapped, config, context, stream, at_once, own_headers)
 
             accept = partial(trio.serve_listeners, connected, [listener], handler_nursery=connections)
             async with trio.open_nursery() as accepting:
@@ -80,6 +82,21 @@ async def serve(
             connections.cancel_scope.deadline = trio.current_time() + config.graceful_timeout
         await lifespan.wait_for_shutdown()
         living.cancel_scope.cancel(reason="the server is down")
+
+
+class _OwnHeaders:
+    """The server's own headers of an answer. The date is the only one that changes, once a second."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._second = 0
+        self._headers: list[tuple[bytes, bytes]] = []
+
+    def now(self) -> list[tuple[bytes, bytes]]:
+        second = int(time.time())
+        if second != self._second:
+            self._second, self._headers = second, self._config.response_headers("h11")
+        return self._headers
 
 
 @dataclass(eq=False, slots=True)
@@ -106,9 +123,11 @@ class _Connection(TCPServer):
         context: WorkerContext,
         stream: trio.SocketStream,
         at_once: AtOnce | None,
+        own_headers: _OwnHeaders,
     ) -> None:
         super().__init__(app, config, context, ConnectionState({}), stream)  # type: ignore[arg-type]  # it takes both
         self._at_once = at_once
+        self._own_headers = own_headers
         self._apart: _Apart | None = None  # at most one
         self._peer = _Peer(stream)
         self._watch = _IdleWatch(context)
@@ -187,7 +206,7 @@ class _Connection(TCPServer):
         return answer is not None
 
     async def _write(self, answer: Answer) -> None:
-        head = answer.head(self.config.response_headers("h11"))
+        head = answer.head(self._own_headers.now())
         if len(answer.body) <= JOINED_BYTES:
             data = head + answer.body
             if (written := self._written_now(data)) < len(data):

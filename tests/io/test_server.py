@@ -3,9 +3,11 @@
 import contextlib
 import os
 import socket
+import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import Any
 
@@ -272,6 +274,16 @@ class TestWrites:
 
 class TestAtOnce:
     """What is answered before the server reads it."""
+
+    async def test_its_date_is_the_seconds(self) -> None:
+        async with served() as there, await connect(there) as stream:
+            for _ in range(2):
+                await stream.send_all(GET.format("/quick").encode())
+                before = int(time.time())
+                head, _ = await head_and_body(stream)
+                date = parsedate_to_datetime(head.partition(b"date: ")[2].partition(b"\r")[0].decode())
+                assert before - 1 <= date.timestamp() <= time.time()
+                await trio.sleep(1.1)
 
     @pytest.mark.parametrize("most", [0, 1, 100])
     async def test_what_the_socket_does_not_take_at_once_follows(
