@@ -1,5 +1,6 @@
 """Cookies are read when somebody can have heard of new ones, and at no other call's end. Contract, section 3."""
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 import trio
 
+from penelope.pages.browser import session
 from penelope.pages.browser.driver import PlaywrightDriver
 from penelope.pages.browser.inner import count_traffic
 from penelope.pages.browser.session import Session
@@ -36,6 +38,12 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(Session, "cookies", counted)
     return asked
+
+
+@pytest.fixture(autouse=True)
+def always_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow the machine is."""
+    monkeypatch.setattr(session, "COOKIES_FRESH_S", 3600.0)
 
 
 async def nothing(tab: PlaywrightTab) -> None:
@@ -86,6 +94,23 @@ async def test_what_a_page_does_by_itself_is_read_once_it_is_heard_of(
         assert (["late"], before + 1) == (noted(driver), len(reads))
         await nothing(tab)
         assert before + 1 == len(reads)
+
+
+async def test_what_a_page_does_without_a_word_is_read_by_a_call_that_saw_it_elsewhere(
+    tmp_path: Path, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plugin may wait for a login on another way, e.g. ask the site itself, and tell its client of it."""
+    monkeypatch.setattr(session, "COOKIES_FRESH_S", 0.1)
+
+    async def wait(page: Any, _: object) -> None:
+        await asyncio.sleep(1)
+
+    async with opened(tmp_path / "p") as (driver, tab):
+        await goto(tab, f"{site.url}/good")
+        await evaluate(tab, "setTimeout(() => { document.cookie = 'silent=1' }, 300)")
+        assert [] == noted(driver)
+        await tab.run(wait, name="test/wait")
+        assert (True, ["silent"]) == (tab.cookies_noted, noted(driver))
 
 
 async def test_a_read_that_failed_is_made_up_for_by_the_next_call(

@@ -6,6 +6,7 @@ Asyncio-flavoured; `alive`, `pids` and `kill` are immediate and may be used from
 import asyncio
 import json
 import re
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -36,6 +37,9 @@ STOP_S = 1.0
 START_S = 40.0  # over everything; Playwright's own limit for the browser is 30 s
 CRASH_HANDLER = "chrome_crashpad"  # it has a session of its own, and is nobody's child in the end
 READ_MESSAGES = 2  # of a read of the cookies: it is asked, and answered
+COOKIES_FRESH_S = (
+    1.0  # after which a page may have changed them by itself, and somebody know of it in another way
+)
 DEATH_S = 0.5  # from the end of a connection until its process is seen to have ended
 
 _T = TypeVar("_T")
@@ -76,6 +80,7 @@ class Session:
         self.traffic: Traffic | None = None
         self._last_read: tuple[Sequence[Mapping[str, Any]], str] | None = None  # the cookies, and their text
         self._quiet_at: int | None = None  # messages so far as the last read of the cookies ended
+        self._fresh_until = 0.0  # after that read began; monotonic
         self.ends: WeakKeyDictionary[Page, Callable[[], None]] = WeakKeyDictionary()
 
     @property
@@ -187,15 +192,18 @@ class Session:
     @property
     def knows_cookies(self) -> bool:
         """Whether the last read of the cookies told all that anybody on this side can know of by now: nothing was sent
-        to the browser since it was asked, and nothing was heard but its answer. Immediate.
+        to the browser since it was asked, nothing was heard but its answer, and it was a moment ago. Immediate.
         """
-        return self.traffic is not None and self.traffic.messages == self._quiet_at
+        if self.traffic is None or self.traffic.messages != self._quiet_at:
+            return False
+        return time.monotonic() < self._fresh_until
 
     async def cookies(self) -> str:
         """All cookies as a JSON array in a stable order."""
-        before = 0 if self.traffic is None else self.traffic.messages
+        before, began = 0 if self.traffic is None else self.traffic.messages, time.monotonic()
         cookies = await self.context.cookies()
         self._quiet_at = before + READ_MESSAGES  # with any other message in between there are more already
+        self._fresh_until = began + COOKIES_FRESH_S
         if (
             self._last_read is None or self._last_read[0] != cookies
         ):  # some hundred are a millisecond to write, and rarely new
