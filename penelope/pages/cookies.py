@@ -30,7 +30,7 @@ class CookieKeeper:
         """`keep` makes them durable; `kept` are the ones that are so already, None: none are."""
         self._driver = driver
         self._keep = keep
-        self._kept = NONE if kept is None else kept
+        self._kept: str | None = NONE if kept is None else kept
         self._turn = trio.Lock()
         self._begun = 0  # reads so far
         self._ended = 0  # the number of the last one that came to its end
@@ -66,6 +66,9 @@ class CookieKeeper:
     async def _keep_if_new(self, text: str | None) -> None:
         if text is None or text == self._kept:
             return
+        self._kept = (
+            None  # until it is known: a write that is under way, or was cut off, may have come to its end
+        )
         try:
             await self._keep(text)
         except Exception as exc:  # a full or locked store; a login is worth another try, not a failed call

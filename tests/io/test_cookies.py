@@ -1,5 +1,9 @@
 """What calls that end together keep of the browser's cookies."""
 
+from collections.abc import Callable
+from functools import partial
+
+import pytest
 import trio
 import trio.testing
 
@@ -25,10 +29,16 @@ class Browser:
 class Store:
     def __init__(self) -> None:
         self.kept: list[str] = []
+        self.meanwhile: Callable[[], None] = lambda: None
+        self.writing = trio.Event()
 
     async def keep(self, text: str) -> None:
-        await trio.lowlevel.checkpoint()
+        self.writing.set()
+        with trio.CancelScope(shield=True):  # as a transaction is
+            await trio.sleep(0.01)
         self.kept.append(text)
+        self.meanwhile()
+        await trio.lowlevel.checkpoint_if_cancelled()
 
 
 def keeper(browser: Browser, store: Store) -> CookieKeeper:
@@ -58,6 +68,29 @@ async def test_cookies_that_the_call_noted_are_kept_without_asking() -> None:
         await cookies.save(noted=True)
     assert ['["a"]', '["b"]'] == store.kept
     assert 0 == browser.reads
+
+
+@pytest.mark.parametrize("cut_off", [True, False])
+async def test_cookies_that_are_again_as_before_a_write_that_is_under_way_are_written_again(
+    cut_off: bool,
+) -> None:
+    """Whether that write's own call still waits for it or not: it lands."""
+    browser, store = Browser(), Store()
+    cookies = keeper(browser, store)
+    browser.noted_cookies = '["login"]'
+    await cookies.save(noted=True)
+    browser.noted_cookies, store.writing = '["logout"]', trio.Event()
+    async with trio.open_nursery() as nursery:
+        if cut_off:
+            with trio.CancelScope() as scope:
+                store.meanwhile = scope.cancel
+                await cookies.save(noted=True)
+        else:
+            nursery.start_soon(partial(cookies.save, noted=True))
+            await store.writing.wait()
+        browser.noted_cookies = '["login"]'
+        await cookies.save(noted=True)
+    assert ['["login"]', '["logout"]', '["login"]'] == store.kept
 
 
 async def test_calls_that_end_during_one_read_share_the_next() -> None:
