@@ -21,6 +21,9 @@ QUESTIONS: Final = frozenset(
     {"/healthz", "/readyz", "/metrics", f"{API}/activity", f"{API}/tree", "/openapi.json", "/docs"}
 )
 
+# No secrets, and no call of the system each. Its own: a plugin that seeds the interpreter's would have the ids repeated.
+_ids: Final = random.Random()  # noqa: S311
+
 
 def checked_id(asked: Asked) -> tuple[str | None, BadHeader | None]:
     """The client's `X-Request-Id`, None: it has none that can be taken; and what is wrong with it, None: nothing."""
@@ -32,7 +35,7 @@ def checked_id(asked: Asked) -> tuple[str | None, BadHeader | None]:
 
 def named(request_id: str | None) -> str:
     """The id of a request, one that is made where its client gave none; every log line has it from here on."""
-    known = request_id or f"{random.getrandbits(64):016x}"  # no secret, and no call of the system
+    known = request_id or f"{_ids.getrandbits(64):016x}"
     structlog.contextvars.clear_contextvars()
     structlog.contextvars.bind_contextvars(request_id=known)
     return known

@@ -244,6 +244,20 @@ async def test_a_request_id_is_made(life: Life) -> None:
     assert 3 == len({answer.headers["X-Request-Id"] for answer in answers})
 
 
+async def test_ids_are_new_whatever_a_plugin_does_with_the_interpreters_numbers(life: Life) -> None:
+    ids = set()
+    for at in (
+        "/healthz",
+        "/api/v1/activity",
+        "/api/v1/jobs/0123456789abcdef",
+        "/api/v1/main/plugin/test/echo",
+    ):
+        for _ in range(2):
+            random.seed(1)
+            ids.add((await life.http.get(at)).headers["X-Request-Id"])
+    assert 8 == len(ids)
+
+
 @pytest.mark.parametrize("given", ["", " ", "a b", "a\tb", "é", "a" * 129, "a%0d%0ab", '"', "a,b", "<x>"])
 async def test_a_bad_request_id_is_400(life: Life, given: str) -> None:
     """A bad header is `400` and is named; it is never echoed, and never runs anything."""
