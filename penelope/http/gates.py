@@ -21,7 +21,7 @@ QUESTIONS: Final = frozenset(
     {"/healthz", "/readyz", "/metrics", f"{API}/activity", f"{API}/tree", "/openapi.json", "/docs"}
 )
 
-# No secrets, and no call of the system each. Its own: a plugin that seeds the interpreter's would have the ids repeated.
+# No secrets, and no call of the system each. Its own: a plugin that seeds the interpreter's would have ids repeated.
 _ids: Final = random.Random()  # noqa: S311
 
 

@@ -1,5 +1,6 @@
 """Section 1: conventions of HTTP."""
 
+import random
 import re
 from typing import Any
 
