@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +142,35 @@ async def test_two_at_once_leave_no_doubt_behind(tmp_path: Path, site: Site, rea
         await nothing(other)
         assert before == len(reads)
         assert ["kept", "session"] == noted(driver)
+
+
+@pytest.mark.parametrize("first_fails", [False, True])
+async def test_those_who_ask_meanwhile_share_the_next_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads: list[int], first_fails: bool
+) -> None:
+    """It begins after each of them asked, and sees all that they did."""
+    ask = Session.cookies
+
+    async def slow(self: Session) -> str:
+        await asyncio.sleep(0.3)
+        said = await ask(self)
+        if first_fails and len(reads) == 1:
+            raise ZeroDivisionError
+        return said
+
+    async with opened(tmp_path / "p") as (driver, _):
+        monkeypatch.setattr(Session, "cookies", slow)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_asks, driver, first_fails)
+            await trio.sleep(0.1)
+            for _ in range(4):
+                nursery.start_soon(_asks, driver, False)
+        assert 2 == len(reads)
+
+
+async def _asks(driver: PlaywrightDriver, fails: bool) -> None:
+    with pytest.raises(ZeroDivisionError) if fails else nullcontext():
+        await driver.cookies()
 
 
 def test_the_messages_of_a_playwright_that_sends_in_another_way_are_not_counted() -> None:

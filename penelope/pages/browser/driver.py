@@ -63,6 +63,7 @@ class PlaywrightDriver:
         self.place = place
         self.gate = options.gate
         self._tabs: list[PlaywrightTab] = []
+        self._reading = asyncio.Lock()
         self._reads = 0  # of the cookies, begun so far
         self._newest = 0  # the latest of them that came to its end
         self.watch.on_blocked = self._release
@@ -138,13 +139,17 @@ class PlaywrightDriver:
             raise BrowserLost("the browser ended while it was asked for its cookies") from error
 
     async def read_cookies(self, session: Session) -> str:
-        """Read and note them; of two reads at once the one that began later is noted. Asyncio-flavoured."""
-        self._reads += 1
-        number = self._reads
-        cookies = await session.cookies()
-        if number > self._newest:
-            self._newest, self.keeper.cookies = number, cookies
-        return cookies
+        """Read and note them, one read at a time: who asks while one is under way shares the next, which begins
+        afterwards. Asyncio-flavoured.
+        """
+        asked = self._reads
+        async with self._reading:
+            if self._newest <= asked or self.keeper.cookies is None:
+                self._reads += 1
+                number = self._reads
+                self.keeper.cookies = await session.cookies()
+                self._newest = number
+            return self.keeper.cookies
 
     async def wait_stuck(self) -> None:
         await self.watch.stuck.wait()
