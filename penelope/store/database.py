@@ -153,6 +153,9 @@ class Database:
             await self._wake.wait()
             self._wake = trio.Event()
             while self._waiting:
+                await (
+                    trio.lowlevel.checkpoint()
+                )  # whoever else has something to write in this turn of the loop
                 await self._commit_waiting()
 
     async def _commit_waiting(self) -> None:
