@@ -162,7 +162,12 @@ class Database:
         """Apart, so that nothing of the last batch, which may be large, stays in memory until the next."""
         batch = list(self._waiting)
         self._waiting.clear()
-        await self._run(lambda: self._commit(batch))
+        try:
+            await self._run(lambda: self._commit(batch))
+        except Exception as exc:  # e.g. the machine has no thread to give; those who ask would wait for ever
+            log.exception("the store could not be asked")
+            for write in batch:
+                write.value, write.error = None, StoreBusy(f"the store could not be asked: {exc}")
         for write in batch:
             trio.lowlevel.reschedule(write.task)
         self._look_at_wal()

@@ -5,10 +5,10 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 import trio
@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 
 from penelope.errors import StoreBusy, StoreFull, StoreUnusable
 from penelope.store import opening
-from penelope.store.database import Database, open_database, thread_runner
+from penelope.store.database import Database, open_database, own_thread, thread_runner
 from penelope.store.persona import PersonaStore
 
 
@@ -212,6 +212,27 @@ async def test_locked_for_less_than_the_patience_is_only_a_wait(
     nursery.start_soon(let_go)
     await keep(database, "a")
     assert {"a"} == set(kept(tmp_path / "penelope.db"))
+
+
+async def test_a_machine_without_a_thread_to_give_is_busy_and_is_well_again(tmp_path: Path) -> None:
+    """Whoever asks hears of it, and nobody waits for ever, the worker's end least of all."""
+    asked = 0
+
+    async def run(function: Callable[[], Any], /) -> Any:
+        nonlocal asked
+        asked += 1
+        if asked in (2, 3):
+            await trio.lowlevel.checkpoint()
+            raise RuntimeError("can't start new thread")
+        return await own_thread(function)
+
+    with trio.fail_after(10):
+        async with open_database(tmp_path / "penelope.db", run) as database:
+            for _ in range(2):
+                with pytest.raises(StoreBusy, match="can't start new thread"):
+                    await keep(database, "lost")
+            await keep(database, "kept")
+    assert ["kept"] == list(kept(tmp_path / "penelope.db"))
 
 
 async def test_no_transaction_begins_as_a_read(database: Database, tmp_path: Path) -> None:
