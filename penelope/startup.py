@@ -6,6 +6,7 @@ Source: docs/performance.md, "Starts of the worker".
 """
 
 import gc
+import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -78,15 +79,21 @@ def _variable(variables: Mapping[str, str | None]) -> str | None:
 
 def _of_the_file() -> str | None:
     """What is wrong with the file is for the settings to say: it is only read where it seems to name a store."""
+    file = Path(ENV_FILE)
     try:
-        text = Path(ENV_FILE).read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8") if file.is_file() else ""  # a pipe may be read once only
     except (OSError, ValueError):
         return None
     if "PENELOPE_STORE" not in text.upper():
         return None
     from dotenv import dotenv_values
 
-    return _variable(dotenv_values(stream=StringIO(text)))
+    parser = logging.getLogger("dotenv.main")
+    parser.disabled = True
+    try:
+        return _variable(dotenv_values(stream=StringIO(text)))
+    finally:
+        parser.disabled = False
 
 
 def profile_of(store: Path) -> Path:

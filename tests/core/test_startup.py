@@ -1,6 +1,8 @@
 """What keeps a start short."""
 
 import importlib
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -65,9 +67,27 @@ def test_the_profile_is_where_the_settings_will_have_it(
 
 @pytest.mark.parametrize("file", [b"PENELOPE_STORE=\xff\n", b"PENELOPE_STORE\n", b"= PENELOPE_STORE '"])
 def test_a_bad_file_is_for_the_settings_to_find(
-    file: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    file: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """And to speak of, once."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("PENELOPE_STORE", raising=False)
     Path(".env").write_bytes(file)
     assert tmp_path / "store" / "profile" == startup.likely_profile({})
+    assert [] == caplog.records
+    if b"\xff" not in file:
+        Settings.from_environ({"key": "of-the-tests-0123456789"})
+        assert [] != caplog.records or b"'" not in file
+
+
+def test_a_file_that_is_a_pipe_is_for_the_settings_to_read(tmp_path: Path) -> None:
+    """Who writes it may do so once."""
+    os.mkfifo(tmp_path / ".env")
+    code = "from penelope import startup; print(startup.likely_profile({}))"
+    kept = {name: value for name, value in os.environ.items() if name.upper() != "PENELOPE_STORE"}
+    env = kept | {"PYTHONPATH": str(Path(startup.__file__).parents[1])}
+    words = [sys.executable, "-c", code]
+    done = subprocess.run(
+        words, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=20, check=True
+    )
+    assert f"{tmp_path}/store/profile\n" == done.stdout
