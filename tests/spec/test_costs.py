@@ -11,8 +11,10 @@ from itertools import pairwise
 
 import trio
 
+from penelope.http.app import create_app
 from tests.spec.receiver import Receiver
 from tests.spec.test_10_runs import RUNS, ended, result, status, submitted
+from tests.spec.test_short_way import Headers, piece
 from tests.spec.world import Life
 
 OWN = ("BEGIN", "COMMIT", "SAVEPOINT", "RELEASE")
@@ -146,6 +148,30 @@ async def test_a_poll_spawns_no_task(life: Life) -> None:
     await life.poll(job)
     trio.lowlevel.remove_instrument(tasks)
     assert (3, 1) == (health, tasks.count)
+
+
+async def test_what_comes_whole_spawns_no_task_but_a_runs(life: Life) -> None:
+    """But the one that the server makes of an answer that waits (tests/io/test_server.py)."""
+    job = await life.start("echo", ttl=600)
+    await trio.sleep(0.1)
+    at_once = create_app(life.worker).at_once
+    assert at_once is not None
+
+    async def counted(data: bytes) -> tuple[int, int]:
+        answering = at_once(data)
+        assert answering is not None
+        seen = Tasks()
+        trio.lowlevel.add_instrument(seen)
+        answer = await answering.make()
+        trio.lowlevel.remove_instrument(seen)
+        assert answer is not None
+        return answer.status, seen.count
+
+    assert (200, 0) == await counted(piece(f"/api/v1/jobs/{job}", []))
+    body = b'{"prompt": "{}", "recipe_name": "echo"}'
+    headers: Headers = [("Prefer", "wait=5"), ("Content-Type", "application/json")]
+    headers.append(("Content-Length", str(len(body))))
+    assert (202, 1) == await counted(piece(RUNS, headers, "POST") + body)
 
 
 class Turns(trio.abc.Instrument):
