@@ -2,8 +2,8 @@
 
 As with the polls (`http.short`), only a request that is plain and in order is taken, and it is answered as its route
 would, to the byte (a test holds the two against each other): by the same functions, `http.gates` and `http.calling`.
-What a gate refuses, what names no plugin or page that is there, what waits for a job's end or comes under a key, and a
-body that is large or dawdles, is the framework's, from the beginning.
+What a gate refuses, what names no plugin or page that is there, a start under a key, and a body that is large or
+dawdles, is the framework's, from the beginning.
 
 The client's leave is heard in the request's own task, which has nothing else to do while the call is at work.
 
@@ -17,14 +17,14 @@ from typing import Any, Final
 import trio
 
 from penelope.errors import PenelopeError
-from penelope.http import calling, envelope, gates, noting, waiting, whole
+from penelope.http import calling, envelope, gates, noting, prefer, waiting, whole
 from penelope.http.asked import Asked, plain
 from penelope.http.envelope import Reply
 from penelope.http.noting import Handled
 from penelope.http.whole import Answer, Answering, Gone, Known, Peer
 from penelope.http.worker import Worker
 from penelope.jobs.calls import Planned
-from penelope.jobs.options import KEY_HEADER
+from penelope.jobs.options import CALLBACK_HEADER, KEY_HEADER, TTL_HEADER
 from penelope.jobs.supervisor import leave_line
 from penelope.jobs.ticket import Ticket
 from penelope.pages.primitives.model import Primitive
@@ -34,8 +34,8 @@ MAX_BODY_BYTES: Final = 64 * 1024
 DAWDLES_S: Final = 1.0  # after which the rest of a body is waited for by the framework
 _BEGINS: Final = (b"GET /api/v1/", b"POST /api/v1/")
 _BEFORE: Final = f"{gates.API}/"
-# Each asks for something else than the next answer.
-_NOT_PLAIN: Final = frozenset({"prefer", KEY_HEADER.lower()})
+_NOT_PLAIN: Final = KEY_HEADER.lower()
+_OF_JOBS: Final = frozenset({CALLBACK_HEADER.lower(), TTL_HEADER.lower()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,7 @@ class Meant:
         name: of the plugin, or of the primitive.
         primitive: None where it is a plugin's.
         length: of the body, bytes.
+        patience_s: for the end of the job that it starts; None: its client does not wait for that.
     """
 
     asked: Asked
@@ -55,6 +56,7 @@ class Meant:
     name: str
     primitive: Primitive | None
     length: int
+    patience_s: int | None
 
 
 class ShortCalls:
@@ -74,7 +76,12 @@ class ShortCalls:
         if meant is None or self._worker.pages.find(meant.page_id) is None:
             return None
         begun = data[len(head) :]
-        return None if len(begun) > meant.length else Answering(partial(self._answer, meant, begun, peer))
+        if meant.patience_s is not None and len(begun) == meant.length:
+            # Beside the task that reads: that hears its client leave, and this one has two things to wait for.
+            return Answering(partial(self._answer, meant, begun, _Unheard()), waits=True)
+        if len(begun) > meant.length or meant.patience_s is not None:
+            return None
+        return Answering(partial(self._answer, meant, begun, peer))
 
     def _read(self, head: bytes) -> Meant | None:
         request = whole.read(head)
@@ -106,7 +113,9 @@ class ShortCalls:
             gates.check_content_type(asked)
         except PenelopeError:
             return None
-        return Meant(asked, request_id, page_id, name, primitive, request.length)
+        starts = any(known in _OF_JOBS for known, _ in asked.headers)
+        patience_s = prefer.wait(asked.all(prefer.PREFER.lower())) if starts else None
+        return Meant(asked, request_id, page_id, name, primitive, request.length, patience_s)
 
     async def _answer(self, meant: Meant, begun: bytes, peer: Peer) -> Answer | None:
         """
@@ -159,7 +168,7 @@ class ShortCalls:
         ticket = worker.supervisor.begin_job(planned, call.options)
         await _answered(ticket, peer)
         begun = waiting.Begun(ticket.value().job_id, page_id, call.options.way, replayed=False)
-        return waiting.accepted(begun)
+        return await waiting.started(worker, begun, meant.patience_s)
 
     async def _plain(self, planned: Planned, peer: Peer) -> Reply:
         live, ticket = self._worker.supervisor.begin_plain(planned)
@@ -169,6 +178,16 @@ class ShortCalls:
             if not ticket.answered:
                 leave_line(live)
         return envelope.said(ticket.value())
+
+
+class _Unheard(Peer):
+    """A client whose request is whole, and that somebody else hears leave."""
+
+    async def more(self) -> bytes:
+        raise Gone
+
+    async def left(self) -> None:
+        await trio.sleep_forever()
 
 
 async def _answered(ticket: Ticket[Any], peer: Peer) -> None:
@@ -185,8 +204,8 @@ async def _answered(ticket: Ticket[Any], peer: Peer) -> None:
 
 
 def _is_plain(asked: Asked, length: int) -> bool:
-    """Has it a body of the size that is taken here, or none, and no header that asks for more than is done here?"""
-    if any(name in _NOT_PLAIN for name, _ in asked.headers):
+    """Has it a body of the size that is taken here, or none, and no key of its own?"""
+    if asked.first(_NOT_PLAIN) is not None:
         return False
     return length <= (MAX_BODY_BYTES if asked.method == "POST" else 0)
 

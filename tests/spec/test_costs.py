@@ -174,6 +174,21 @@ async def test_what_comes_whole_spawns_no_task_but_a_runs(life: Life) -> None:
     assert (202, 1) == await counted(piece(RUNS, headers, "POST") + body)
 
 
+async def test_a_call_is_two_tasks(life: Life) -> None:
+    """Its own and its work's, plain or as a job; and the one of these tests' server, where a connection has its own."""
+    await life.call("echo")
+    tasks = Tasks()
+    trio.lowlevel.add_instrument(tasks)
+    await life.call("echo")
+    plain, tasks.count = tasks.count, 0
+    await life.start("echo", ttl=600)
+    await trio.sleep(0.1)
+    job, tasks.count = tasks.count, 0
+    await life.http.post("/api/v1/main/text", json={})
+    trio.lowlevel.remove_instrument(tasks)
+    assert (3, 3, 3) == (plain, job, tasks.count)
+
+
 class Turns(trio.abc.Instrument):
     """Counts how often the tasks of runs go on."""
 

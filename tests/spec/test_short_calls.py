@@ -90,6 +90,9 @@ TAKEN: Final = {
     "a result of a megabyte": Asks("/api/v1/main/plugin/test/result?what=big"),
     "both ways at once": Asks(own=(TTL, ("X-Callback-Url", "http://a.example/"))),
     "a bad way": Asks(own=(("X-Result-Ttl", "nan"),)),
+    "a preference of a plain call": Asks(own=(("Prefer", "wait=5"),)),
+    "a preference of a primitive": posts("/api/v1/main/text", {}, ("Prefer", "wait=5")),
+    "patience and a bad way": Asks(own=(("X-Result-Ttl", "nan"), ("Prefer", "wait=5"))),
     "a limit without a job": Asks(own=(("X-Job-Timeout", "5"),)),
     "a bad way before a bad body": Asks(ECHO, b"{", (("X-Result-Ttl", "0"),)),
     "a bad body before a page that is leased": Asks("/api/v1/leased/plugin/test/echo", b"{"),
@@ -123,7 +126,6 @@ LEFT: Final = {
     "no content type": posts(ECHO, {}, ("Content-Type", None)),
     "a body of a GET": Asks(ECHO, b"{}", method="GET"),
     "a large body": posts(ECHO, {"text": "x" * 70_000}),
-    "patience": Asks(own=(TTL, ("Prefer", "wait=5"))),
     "a key": Asks(own=(TTL, ("Idempotency-Key", "k"))),
 }
 
@@ -273,6 +275,41 @@ async def test_a_start(life: Life) -> None:
                 second.way,
                 second.traceparent,
             )
+
+
+@pytest.mark.parametrize(("seconds", "wait"), [(2, "wait=5"), (9, "wait=5"), (2, "wait=0"), (2, "wait=x")])
+async def test_a_start_that_waits_for_the_end(life: Life, seconds: int, wait: str) -> None:
+    """The answer, and when it comes."""
+    asks = Asks(f"/api/v1/main/plugin/test/work?seconds={seconds}", own=(TTL, ("Prefer", wait)))
+    async with both_ways(life) as ways:
+        began = life.now()
+        short, took = await ways.short(asks), life.now() - began
+        await trio.sleep(10)
+        began = life.now()
+        long, took_long = await ways.long(asks), life.now() - began
+    assert short is not None
+    assert took == pytest.approx(took_long, abs=0.01)
+    location = dict(short.headers)[b"location"].decode()
+    ids = location.rpartition("/")[2], long.headers["Location"].rpartition("/")[2]
+    assert str(told(short, asks)).replace(ids[0], "") == str(said(long, asks)).replace(ids[1], "")
+
+
+async def test_a_client_that_leaves_while_it_waits_for_the_end(life: Life) -> None:
+    """The request log says so, and the job goes on."""
+    asks = Asks("/api/v1/main/plugin/test/work?seconds=3", own=(TTL, ("Prefer", "wait=5")))
+    async with both_ways(life) as ways:
+        with trio.move_on_after(1):  # as the server does it
+            await ways.short(asks)
+        assert 499 == (await rows(life))[0]["status"]
+        await trio.sleep(3)
+        assert 1 == life.supervisor.ended["test/work", 200]
+
+
+async def test_a_body_in_pieces_of_a_start_that_waits_is_the_servers(life: Life) -> None:
+    data = posts(ECHO, {"n": 5}, TTL, ("Prefer", "wait=5")).piece
+    async with both_ways(life) as ways:
+        assert await ways.piece(data[:-1], Stays(data[-1:])) is None
+        assert await ways.piece(data) is not None
 
 
 async def test_a_worker_that_stops(life: Life) -> None:
