@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from penelope.pages.browser import session
-from penelope.pages.browser.driver import PlaywrightDriver
+from penelope.pages.browser.driver import READ_S, PlaywrightDriver
 from penelope.pages.browser.inner import count_traffic
 from penelope.pages.browser.session import Session
 from penelope.pages.browser.tab import PlaywrightTab
@@ -166,6 +166,30 @@ async def test_those_who_ask_meanwhile_share_the_next_read(
             for _ in range(4):
                 nursery.start_soon(_asks, driver, False)
         assert 2 == len(reads)
+
+
+async def test_a_read_whose_asker_was_given_up_holds_nobody_up(
+    tmp_path: Path, site: Site, monkeypatch: pytest.MonkeyPatch, reads: list[int]
+) -> None:
+    """Whoever is given up is not resumed, whatever it holds: reads go on, and what they tell is noted."""
+    ask = Session.cookies
+
+    async def slow(self: Session) -> str:
+        said = await ask(self)
+        if len(reads) == 1:
+            await asyncio.sleep(600)
+        return said
+
+    async with opened(tmp_path / "p") as (driver, tab):
+        monkeypatch.setattr(Session, "cookies", slow)
+        with trio.move_on_after(0.3) as short:
+            await driver.cookies()
+        assert short.cancelled_caught
+        await trio.sleep(READ_S)
+        await goto(tab, f"{site.url}/login")
+        assert (True, ["kept", "session"]) == (tab.cookies_noted, noted(driver))
+        with trio.fail_after(1):
+            await driver.cookies()
 
 
 async def _asks(driver: PlaywrightDriver, fails: bool) -> None:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 NO_LIMITS = Limits()
 ANSWER_S = 5.0  # for what the browser answers from memory
+READ_S = 2.0  # for a read of the cookies, which the next one waits for
 END_S = 15.0
 
 _T = TypeVar("_T")
@@ -63,9 +64,7 @@ class PlaywrightDriver:
         self.place = place
         self.gate = options.gate
         self._tabs: list[PlaywrightTab] = []
-        self._reading = asyncio.Lock()
-        self._reads = 0  # of the cookies, begun so far
-        self._newest = 0  # the latest of them that came to its end
+        self._reading: asyncio.Task[str] | None = None  # the last read of the cookies that began
         self.watch.on_blocked = self._release
 
     def _release(self) -> None:
@@ -141,15 +140,25 @@ class PlaywrightDriver:
     async def read_cookies(self, session: Session) -> str:
         """Read and note them, one read at a time: who asks while one is under way shares the next, which begins
         afterwards. Asyncio-flavoured.
+
+        A read is a task of its own: who asks may be given up, and is not resumed then, not even to let go of a lock.
         """
-        asked = self._reads
-        async with self._reading:
-            if self._newest <= asked or self.keeper.cookies is None:
-                self._reads += 1
-                number = self._reads
-                self.keeper.cookies = await session.cookies()
-                self._newest = number
-            return self.keeper.cookies
+        before = self._reading
+        if before is not None and not before.done():
+            await asyncio.wait([before])
+        if self._reading is before:  # else somebody has begun the next one meanwhile
+            self._reading = asyncio.ensure_future(self._read(session))
+            self._reading.set_name("read the cookies")
+            self._reading.add_done_callback(_heard)
+        assert self._reading is not None
+        return await asyncio.shield(self._reading)
+
+    async def _read(self, session: Session) -> str:
+        """Asyncio-flavoured."""
+        async with asyncio.timeout(READ_S):
+            cookies = await session.cookies()
+        self.keeper.cookies = cookies
+        return cookies
 
     async def wait_stuck(self) -> None:
         await self.watch.stuck.wait()
@@ -208,6 +217,12 @@ class PlaywrightDriver:
     async def beat(self) -> None:
         """Watch the renderers of the pages at work, for ever. Asyncio-flavoured."""
         await heartbeat.beat(self.lives, every_s=heartbeat.BEAT_EVERY_S, silent_max_s=heartbeat.SILENT_MAX_S)
+
+
+def _heard(reading: "asyncio.Task[str]") -> None:
+    """Whoever asked for it may have been given up, and asyncio would warn of an error that nobody took."""
+    if not reading.cancelled():
+        reading.exception()
 
 
 async def _go(tab: PlaywrightTab, url: str) -> None:
