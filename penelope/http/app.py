@@ -79,7 +79,7 @@ def at_once(polls: ShortWay, submits: ShortRuns, calls: ShortCalls) -> AtOnce:
     """What answers a request before the server reads it: the one that it is for."""
 
     def answered(data: bytes, peer: Peer | None = None) -> Answering | None:
-        found = polls.at_once(data) or submits.at_once(data)
+        found = polls.at_once(data) or submits.at_once(data, peer)
         return found if found is not None or peer is None else calls.at_once(data, peer)
 
     return answered

@@ -18,7 +18,8 @@ import trio
 from penelope import jsontext
 from penelope.errors import PenelopeError
 from penelope.http import auth, prefer, reading, submits, whole
-from penelope.http.whole import Answer, Answering, Known
+from penelope.http.short_calls import DAWDLES_S, MAX_BODY_BYTES
+from penelope.http.whole import Answer, Answering, Gone, Known, Peer
 from penelope.http.worker import Worker
 from penelope.runs import submission
 from penelope.runs.model import Run
@@ -67,14 +68,44 @@ class ShortRuns:
         self._worker = worker
         self._known = Known[Submit]()
 
-    def at_once(self, data: bytes) -> Answering | None:
+    def at_once(self, data: bytes, peer: Peer | None = None) -> Answering | None:
         """See `whole.AtOnce`. A head is known again by its bytes, as a poll is."""
         if not data.startswith(_BEGINS) or (head := whole.head_of(data)) is None:
             return None
         submit = self._known.get(head) or self._read(head)
-        if submit is None or len(data) != len(head) + submit.length:
+        if submit is None:
             return None
-        return Answering(partial(self._answer, submit, data[len(head) :]), waits=True)
+        body = data[len(head) :]
+        if len(body) == submit.length:
+            return Answering(partial(self._answer, submit, body), waits=True)
+        if peer is None or len(body) > submit.length or submit.length > MAX_BODY_BYTES:
+            return None
+        return Answering(partial(self._answer_later, submit, body, peer))
+
+    async def _answer_later(self, submit: Submit, begun: bytes, peer: Peer) -> Answer | None:
+        """As `_answer`, once all of the body has come: many clients write head and body apart.
+
+        Raises:
+            Gone: the client has left.
+        """
+        body = await whole.body_of(begun, submit.length, peer, DAWDLES_S)
+        if body is None:
+            return None
+        has_left, answer = False, None
+
+        async def hear() -> None:
+            nonlocal has_left
+            await peer.left()
+            has_left = True
+            nursery.cancel_scope.cancel(reason="the client has left")
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(hear)
+            answer = await self._answer(submit, body)
+            nursery.cancel_scope.cancel(reason="the answer is there")
+        if has_left and answer is None:
+            raise Gone
+        return answer
 
     def _read(self, head: bytes) -> Submit | None:
         asked = whole.read(head)

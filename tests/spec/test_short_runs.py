@@ -2,6 +2,7 @@
 runs there holds of them too.
 """
 
+import math
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from structlog.testing import capture_logs
 from penelope.http import submits
 from penelope.http.app import create_app
 from penelope.http.short_runs import ShortRuns
-from penelope.http.whole import MOST_KNOWN
+from penelope.http.whole import MOST_KNOWN, Gone
 from penelope.runs import service
 from tests.spec.asgi import AppTransport
 from tests.spec.test_10_runs import (  # noqa: F401  # collected here once more, with this page's `life`
@@ -218,6 +219,74 @@ async def test_a_bug_behind_a_run_does_not_submit_it_a_second_time(
     assert (500, ["detail"]) == (answer.status_code, list(answer.json()))
     assert 1 == at_once(life)
     assert 1 == (await life.http.get(RUNS)).json()["total"]
+
+
+@dataclass
+class Dawdler:
+    """A client that sends its body in pieces, a second apart; then it waits, or leaves."""
+
+    pieces: list[bytes]
+    leaves_after: float = math.inf
+
+    async def more(self) -> bytes:
+        await trio.sleep(0.3)
+        if not self.pieces:
+            raise Gone
+        return self.pieces.pop(0)
+
+    async def left(self) -> None:
+        await trio.sleep(self.leaves_after)
+
+
+def begun(body: bytes, **headers: str) -> bytes:
+    """The head of a submit."""
+    given = {
+        "Host": "localhost",
+        "Authorization": f"Bearer {KEY}",
+        "Content-Type": "application/json",
+        **headers,
+    }
+    lines = [f"POST {RUNS} HTTP/1.1", *(f"{name}: {value}" for name, value in given.items())]
+    return "\r\n".join([*lines, f"Content-Length: {len(body)}", "", ""]).encode()
+
+
+async def test_a_body_may_come_in_pieces(life: Life) -> None:
+    way, body = ShortRuns(life.worker), b'{"recipe_name": "echo", "prompt": "{}"}'
+    head = begun(body, Prefer="wait=5")
+    for pieces in ([body], [body[:10], body[10:20], body[20:]]):
+        for first in (b"", body[:5]):
+            rest = list(pieces)
+            rest[0] = rest[0][len(first) :]
+            answering = way.at_once(head + first, Dawdler(rest))
+            assert answering is not None
+            answer = await answering.make()
+            assert answer is not None
+            assert (202, True) == (answer.status, b'"status": "succeeded"' in answer.body)
+    assert 4 == (await life.http.get(RUNS)).json()["total"]
+
+
+async def test_a_body_that_does_not_come_is_the_servers(life: Life) -> None:
+    """Nothing is begun of one that comes too late, or is followed by more than it."""
+    way, body = ShortRuns(life.worker), b'{"recipe_name": "echo", "prompt": "{}"}'
+    for pieces in ([body[:5]], [bytes([one]) for one in body], [body + b"x"]):
+        answering = way.at_once(begun(body), Dawdler(list(pieces)))
+        assert answering is not None
+        assert await answering.make() is None
+    assert way.at_once(begun(b"x" * 100_000), Dawdler([])) is None
+    assert 0 == (await life.http.get(RUNS)).json()["total"]
+    assert [] == (await life.http.get("/api/v1/requests")).json()["requests"]
+
+
+async def test_one_that_leaves_after_its_body_leaves_its_run(life: Life) -> None:
+    way, body = ShortRuns(life.worker), b'{"recipe_name": "work", "prompt": "{\\"seconds\\": 5}"}'
+    answering = way.at_once(begun(body, Prefer="wait=30"), Dawdler([body], leaves_after=2))
+    assert answering is not None
+    with pytest.raises(Gone):
+        await answering.make()
+    (run,) = (await life.http.get(RUNS)).json()["jobs"]
+    assert "succeeded" == (await ended(life, run["job_id"]))["status"]
+    rows = (await life.http.get("/api/v1/requests", params={"kind": "op"})).json()["requests"]
+    assert [499, None] == [row["status"] for row in rows]
 
 
 async def test_a_body_that_is_not_all_there_is_the_servers(life: Life) -> None:
