@@ -81,8 +81,22 @@ def _leave_at_once() -> None:
         signal.signal(number, lambda *_: os._exit(EXIT_OK))
 
 
+def _open_what_is_closed() -> None:
+    """Standard streams that were closed become nothing. What is opened next, the pipes to the browser's driver, would
+    have their numbers, and whatever is written there, by a library or a child, would go into them.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(
+                os.open(os.devnull, os.O_RDWR), True
+            )  # the lowest number that is free: this one
+
+
 def _serve(overrides: dict[str, object]) -> int:
     _leave_at_once()
+    _open_what_is_closed()
 
     from penelope import startup
 

@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -153,6 +154,31 @@ async def test_a_start_that_fails_afterwards_leaves_none(new_worker: NewWorker) 
         worker.launch(PENELOPE_PORT=str(taken.getsockname()[1]))
         assert 1 == await worker.wait()
     await until_gone(worker)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+@pytest.mark.parametrize("closed", ["0<&-", "2>&-", "0<&- 1>&- 2>&-"])
+def test_standard_streams_that_are_closed_are_none_of_its_pipes(closed: str, tmp_path: Path) -> None:
+    """The start is looked at once the driver runs, and ended there."""
+    said = tmp_path / "said"
+    code = f"""
+import contextlib, os, pathlib, sys
+from penelope import cli
+from penelope.pages.browser import node
+@contextlib.contextmanager
+def look(profile, begin=node.head_start):
+    with begin(profile):
+        found = [os.readlink(f"/proc/self/fd/{{number}}") for number in range(3)]
+        pathlib.Path({str(said)!r}).write_text(" ".join(found))
+        os._exit(7)
+    yield
+node.head_start = look
+cli._serve({{}})
+"""
+    words = ["/bin/sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-c", code]
+    null = subprocess.DEVNULL
+    done = subprocess.run(words, stdin=null, stdout=null, stderr=null, timeout=60, check=False, cwd=tmp_path)
+    assert (7, ["/dev/null"] * 3) == (done.returncode, said.read_text().split())
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
