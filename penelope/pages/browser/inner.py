@@ -1,6 +1,6 @@
 """What we take from Playwright's inside, because there is no public way: each use is guarded, and has a test.
 
-Asyncio-flavoured. Works with Playwright 1.49 to 1.65.
+Asyncio-flavoured. Works with Playwright 1.56 to 1.65.
 """
 
 import time

@@ -1,7 +1,7 @@
 """What Playwright keeps for a page that stays: the requests of its past, the handles that calls made of its document.
 
 Asyncio-flavoured. There is no public way to drop requests: what is taken from Playwright's inside is guarded, as in
-`inner`; where it is another one than is known here, nothing is dropped. Works with Playwright 1.49 to 1.65.
+`inner`; where it is another one than is known here, nothing is dropped. Works with Playwright 1.56 to 1.65.
 """
 
 import asyncio
