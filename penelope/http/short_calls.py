@@ -78,7 +78,7 @@ class ShortCalls:
         begun = data[len(head) :]
         if meant.patience_s is not None and len(begun) == meant.length:
             # Beside the task that reads: that hears its client leave, and this one has two things to wait for.
-            return Answering(partial(self._answer, meant, begun, _Unheard()), waits=True)
+            return Answering(partial(self._answer, meant, begun, Unheard()), waits=True)
         if len(begun) > meant.length or meant.patience_s is not None:
             return None
         return Answering(partial(self._answer, meant, begun, peer))
@@ -180,7 +180,7 @@ class ShortCalls:
         return envelope.said(ticket.value())
 
 
-class _Unheard(Peer):
+class Unheard(Peer):
     """A client whose request is whole, and that somebody else hears leave."""
 
     async def more(self) -> bytes:

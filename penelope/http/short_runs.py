@@ -18,7 +18,7 @@ import trio
 from penelope import jsontext
 from penelope.errors import PenelopeError
 from penelope.http import auth, prefer, reading, submits, whole
-from penelope.http.short_calls import DAWDLES_S, MAX_BODY_BYTES
+from penelope.http.short_calls import DAWDLES_S, MAX_BODY_BYTES, Unheard
 from penelope.http.whole import Answer, Answering, Gone, Known, Peer
 from penelope.http.worker import Worker
 from penelope.runs import submission
@@ -75,37 +75,12 @@ class ShortRuns:
         submit = self._known.get(head) or self._read(head)
         if submit is None:
             return None
-        body = data[len(head) :]
-        if len(body) == submit.length:
-            return Answering(partial(self._answer, submit, body), waits=True)
-        if peer is None or len(body) > submit.length or submit.length > MAX_BODY_BYTES:
+        begun = data[len(head) :]
+        if len(begun) != submit.length and (
+            peer is None or len(begun) > submit.length or submit.length > MAX_BODY_BYTES
+        ):
             return None
-        return Answering(partial(self._answer_later, submit, body, peer))
-
-    async def _answer_later(self, submit: Submit, begun: bytes, peer: Peer) -> Answer | None:
-        """As `_answer`, once all of the body has come: many clients write head and body apart.
-
-        Raises:
-            Gone: the client has left.
-        """
-        body = await whole.body_of(begun, submit.length, peer, DAWDLES_S)
-        if body is None:
-            return None
-        has_left, answer = False, None
-
-        async def hear() -> None:
-            nonlocal has_left
-            await peer.left()
-            has_left = True
-            nursery.cancel_scope.cancel(reason="the client has left")
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(hear)
-            answer = await self._answer(submit, body)
-            nursery.cancel_scope.cancel(reason="the answer is there")
-        if has_left and answer is None:
-            raise Gone
-        return answer
+        return Answering(partial(self._answer, submit, begun, peer or Unheard()))
 
     def _read(self, head: bytes) -> Submit | None:
         asked = whole.read(head)
@@ -133,9 +108,20 @@ class ShortRuns:
         auth.check_content_type(content_type, has_body=True)
         return Submit(host, request_id, prefer.wait(given[b"prefer"]), length)
 
-    async def _answer(self, submit: Submit, body: bytes) -> Answer | None:
-        """None: it is not plain after all, and nothing came of it."""
+    async def _answer(self, submit: Submit, begun: bytes, peer: Peer) -> Answer | None:
+        """None: it is not plain after all, and nothing came of it.
+
+        Args:
+            begun: as much of the body as is there; many clients write head and body apart.
+
+        Raises:
+            Gone: the client has left.
+        """
         began = self._worker.clock.now()
+        is_there = len(begun) == submit.length
+        body = begun if is_there else await whole.body_of(begun, submit.length, peer, DAWDLES_S)
+        if body is None:
+            return None
         request_id = submit.request_id or secrets.token_hex(8)
         structlog.contextvars.clear_contextvars()
         structlog.contextvars.bind_contextvars(request_id=request_id)
@@ -148,10 +134,10 @@ class ShortRuns:
             return None
         try:
             self._note(request_id, began, None)
-            answer = await self._submitted(*made, submit)
+            answer = await self._submitted(*made, submit, peer)
             took_ms = round(self._note(request_id, began, answer.status) * 1000, 2)
             log.info("request", method="POST", path=RUNS_PATH, status=answer.status, took_ms=took_ms)
-        except trio.Cancelled:  # the client left, or the worker stops
+        except (trio.Cancelled, Gone):  # the client left, or the worker stops
             self._note(request_id, began, CLIENT_LEFT)
             raise
         except Exception as error:  # the run is there, or may be: whoever else answered would submit it again
@@ -176,16 +162,33 @@ class ShortRuns:
         )
         return run, planned.work
 
-    async def _submitted(self, run: Run, work: Work, submit: Submit) -> Answer:
+    async def _submitted(self, run: Run, work: Work, submit: Submit, peer: Peer) -> Answer:
         try:
             taken = await self._worker.runs.submit(run, work)
-            shown = await submits.waited(self._worker, taken, submit.patience_s)
+            shown = await self._waited(taken, submit.patience_s, peer)
+        except Gone:
+            raise
         except PenelopeError as error:
             return _refused(error.status, error.message, error.headers)
         except Exception as error:
             return _failed(error)
         body, headers = submits.accepted(shown, f"http://{submit.host}", submit.patience_s)
         return _answer(202, body, headers)
+
+    async def _waited(self, run: Run, seconds: int | None, peer: Peer) -> Run:
+        """As `submits.waited`, in the one task that there is: until the end it hears whether the client leaves.
+
+        Raises:
+            Gone: the client has left.
+        """
+        entry = self._worker.runs.entry(run.run_id)
+        if seconds and entry is not None and not self._worker.runs.stopping:
+            with trio.move_on_after(seconds) as hearing:
+                entry.then(hearing.cancel)
+                await peer.left()
+                raise Gone
+            self._worker.touch()
+        return run if entry is None else entry.run
 
     def _note(self, request_id: str, began: float, status: int | None) -> float:
         """Note its beginning, or its end, in the request log; seconds that it took so far."""

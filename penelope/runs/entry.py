@@ -3,6 +3,7 @@
 Source: contract, section 10.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import trio
@@ -36,9 +37,17 @@ class Entry:
     not_before: float = 0.0
     over: trio.Event = field(default_factory=trio.Event)
     answerable: trio.Event = field(default_factory=trio.Event)
+    _then: list[Callable[[], object]] = field(default_factory=list)
     _end: tuple[str, bytes] | None = None
     _moved: trio.Event | None = None  # each is there while somebody waits for it
     _progressed: trio.Event | None = None
+
+    def then(self, call: Callable[[], object]) -> None:
+        """Have this called once it is answerable: at once, if it is. Immediate."""
+        if self.answerable.is_set():
+            call()
+        else:
+            self._then.append(call)
 
     async def move(self) -> None:
         """Return once its state is another one, or it is over, or the worker is asked to stop."""
@@ -77,6 +86,9 @@ class Entry:
     def let_go(self) -> None:
         """The worker is asked to stop."""
         self.answerable.set()
+        waiting, self._then = self._then, []
+        for call in waiting:
+            call()
         self.tell()
 
     def close(self) -> None:

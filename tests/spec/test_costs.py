@@ -151,7 +151,7 @@ async def test_a_poll_spawns_no_task(life: Life) -> None:
 
 
 async def test_what_comes_whole_spawns_no_task_but_a_runs(life: Life) -> None:
-    """But the one that the server makes of an answer that waits (tests/io/test_server.py)."""
+    """Nor does one that waits."""
     job = await life.start("echo", ttl=600)
     await trio.sleep(0.1)
     at_once = create_app(life.worker).at_once

@@ -201,7 +201,7 @@ async def test_a_bug_is_a_500_and_no_second_run(life: Life, monkeypatch: pytest.
     assert ["request failed", "request"] == [line["event"] for line in logged]
 
 
-@pytest.mark.parametrize("where", ["accepted", "waited", "add"])
+@pytest.mark.parametrize("where", ["accepted", "entry", "add"])
 async def test_a_bug_behind_a_run_does_not_submit_it_a_second_time(
     life: Life, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
@@ -212,7 +212,7 @@ async def test_a_bug_behind_a_run_does_not_submit_it_a_second_time(
             raise LookupError("a bug")
         rows(*args)
 
-    whose = life.worker.requests if where == "add" else submits
+    whose = {"accepted": submits, "entry": life.worker.runs, "add": life.worker.requests}[where]
     with monkeypatch.context() as patch:
         patch.setattr(whose, where, broken)
         answer = await life.http.post(RUNS, json=ECHO)
