@@ -10,6 +10,7 @@ import ipaddress
 import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, get_args
@@ -337,26 +338,43 @@ class Settings(BaseSettings):
             overrides: values by field name that win over both, e.g. from the command line.
 
         Raises:
-            BadSettings: a value that does not parse, or no key; the message names the variable.
+            BadSettings: a value that does not parse, or no key; the message names the variable. Or `.env` is no text.
         """
-        try:
+        with _told():
             return cls(**(overrides or {}))
-        except ValidationError as exc:
-            raise BadSettings("; ".join(_explained(exc))) from exc
 
     def masked(self) -> dict[str, str]:
         """All settings by variable name, as printed at the start: secrets as asterisks."""
         return {variable(name): _shown(getattr(self, name)) for name in type(self).model_fields}
 
 
+@contextmanager
+def _told() -> Iterator[None]:
+    """What is wrong with the settings, in a line."""
+    try:
+        yield
+    except ValidationError as exc:
+        raise BadSettings("; ".join(_explained(exc))) from exc
+    except UnicodeDecodeError as exc:
+        raise BadSettings(f".env is not text in UTF-8: {exc.reason} at byte {exc.start}") from exc
+    except OSError as exc:  # e.g. no right to read it
+        raise BadSettings(f".env cannot be read: {exc.strerror}") from exc
+
+
 def plugin_folders() -> tuple[Path, ...]:
-    """The folders of PENELOPE_PLUGINS, from the environment and `.env`; for commands that need no key."""
-    return _Folders().plugins
+    """The folders of PENELOPE_PLUGINS, from the environment and `.env`; for commands that need no key.
+
+    Raises:
+        BadSettings: `.env` is no text.
+    """
+    with _told():
+        return _Folders().plugins
 
 
 def recipe_folders() -> tuple[Path, ...]:
     """The folders of PENELOPE_RECIPES, as `plugin_folders`."""
-    return _Folders().recipes
+    with _told():
+        return _Folders().recipes
 
 
 def environment() -> dict[str, str]:
@@ -404,10 +422,8 @@ class _Address(BaseSettings):
 
     @classmethod
     def from_environ(cls) -> "_Address":
-        try:
+        with _told():
             return cls()
-        except ValidationError as exc:
-            raise BadSettings("; ".join(_explained(exc))) from exc
 
 
 class _Folders(BaseSettings):

@@ -1,7 +1,7 @@
 """Settings: read once from the environment, each refusal naming its variable."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from penelope.errors import BadSettings
-from penelope.settings import Settings, is_loopback, secret_variables, variable
+from penelope.settings import (
+    Settings,
+    is_loopback,
+    plugin_folders,
+    recipe_folders,
+    secret_variables,
+    variable,
+    worker_address,
+)
 
 KEY = "0123456789abcdef"
 OLD_KEY = "fedcba9876543210"
@@ -293,3 +301,18 @@ def test_what_is_printed_never_shows_a_secret(key: str, password: str) -> None:
     for text in (repr(settings), str(settings)):
         for secret in (key, key[::-1], password):
             assert text.count(secret) <= named.count(secret)
+
+
+READERS: dict[str, Callable[[], object]] = {
+    "the worker": Settings.from_environ,
+    "its plugins": plugin_folders,
+    "its recipes": recipe_folders,
+    "its clients": worker_address,
+}
+
+
+@pytest.mark.parametrize("read_all", READERS.values(), ids=READERS)
+def test_a_file_that_is_no_text_is_told_in_a_line(read_all: Callable[[], object]) -> None:
+    Path(".env").write_bytes(b"PENELOPE_PORT=5000 # caf\xe9\n")
+    with pytest.raises(BadSettings, match=r"\.env is not text in UTF-8: .* at byte 24"):
+        read_all()
