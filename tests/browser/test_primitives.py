@@ -530,6 +530,16 @@ class TestReading:
     ) -> None:
         assert said in hands.refused(400, "evaluate", expression=expression)
 
+    def test_of_what_a_script_throws_the_beginning_is_brought_back(self, hands: Hands) -> None:
+        """Half a gigabyte of it must not cross to be cut off here; nor half a character at the cut."""
+        words = hands.refused(400, "evaluate", expression=r"() => { throw '\u{1f600}'.repeat(2 ** 27) }")
+
+        assert "the script threw " + "\U0001f600" * 250 == words
+        assert (
+            "\ufffd"
+            == hands.refused(400, "evaluate", expression=r"() => { throw 'x' + '\u{1f600}'.repeat(300) }")[-1]
+        )
+
     def test_a_script_without_an_end_is_ended_in_time(self, hands: Hands) -> None:
         assert hands.refused(408, "evaluate", expression="() => { while (true); }", timeout_ms=500)
         hands.refused(408, "evaluate", expression="new Promise(() => {})", timeout_ms=300)

@@ -5,7 +5,7 @@ What a page may say is measured in the page first: a string of 600 MB must not c
 Source: contract, section 3 (primitives).
 """
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -15,6 +15,8 @@ from penelope.plugin import Crossing, Host, MediaLink, PluginError
 
 if TYPE_CHECKING:
     from playwright.async_api import Locator, Page
+
+MAX_WORDS: Final = 500  # of what a script throws
 
 
 class ReadOptions(Options):
@@ -137,30 +139,30 @@ async def attribute(
 
 async def evaluate(page: "Page", _host: Host, _crossing: Crossing, options: EvaluateOptions) -> Evaluated:
     """Evaluate JavaScript in the page; promises are waited for. What the script throws is answered as a `400`."""
-    asked = [options.arg, MAX_RESULT_CHARS]
     try:
-        said = await page.evaluate(_EXPRESSION.replace("GIVEN", options.expression), asked)
+        said = str(await page.evaluate(_EXPRESSION.replace("GIVEN", options.expression), options.arg))
     except Exception as exc:
         if "SyntaxError" not in str(exc):
             raise
         # Nothing ran: what the script throws comes as an answer. It is no expression; as statements, it may be fine.
         said = await _evaluate_statements(page, options)
-    match said:
-        case {"json": str(text)}:
+    sign, text = said[:1], said[1:]
+    match sign:
+        case "=":
             return Evaluated(result=jsontext.loads(text))
-        case {"chars": int(chars)}:
-            raise _too_large(chars)
-        case {"threw": str(reason)}:
-            raise PluginError(f"the script threw {reason[:500]}", status=400)
+        case "#":
+            raise _too_large(int(text))
+        case "!":
+            raise PluginError(f"the script threw {text}", status=400)
         case _:
             return Evaluated(result=None)
 
 
-async def _evaluate_statements(page: "Page", options: EvaluateOptions) -> Any:
+async def _evaluate_statements(page: "Page", options: EvaluateOptions) -> str:
     try:
         value = await page.evaluate_handle(options.expression, options.arg)
         try:
-            return await value.evaluate(_AS_JSON, MAX_RESULT_CHARS)
+            return str(await value.evaluate(_AS_JSON))
         finally:
             await value.dispose()  # noqa: ASYNC102  # asyncio's side: the call's own end bounds it
     except Exception as exc:
@@ -234,21 +236,21 @@ def _too_large(chars: int) -> PluginError:
 
 _LEAST = "(e) => e.textContent?.length ?? 0"  # the HTML of 100 MB of text takes a renderer's life
 _DOCUMENT = "(e) => (document.doctype ? '<!DOCTYPE ' + document.doctype.name + '>' : '') + e.outerHTML"
-# JSON's own text, made and measured in the page. `JSON.stringify` also writes a lone surrogate as an escape.
-_AS_JSON = """(value, most) => {
+# JSON's own text, made and measured in the page, behind a sign that says what follows: `=` the JSON, `#` its length
+# where that is too much, `!` the words of what was thrown; "" where there is no JSON of it. `JSON.stringify` writes a
+# lone surrogate as an escape. All of it is compiled for each expression: short, and with text alone to bring back, it
+# adds a fifth of a millisecond to the bare expression instead of two.
+_AS_JSON = f"""(value) => {{
   const json = JSON.stringify(value, (_, v) => typeof v === "bigint" ? v.toString() : v);
-  if (json === undefined) return {};
-  return json.length > most ? {chars: json.length} : {json};
-}"""
-_EXPRESSION = f"""async ([arg, most]) => {{
+  return json === undefined ? "" : json.length > {MAX_RESULT_CHARS} ? "#" + json.length : "=" + json;
+}}"""
+_EXPRESSION = f"""async (arg) => {{
   try {{
     const given = (GIVEN
     );
-    const value = typeof given === "function" ? await given(arg) : await given;
-    return ({_AS_JSON})(value, most);
+    return ({_AS_JSON})(typeof given === "function" ? await given(arg) : await given);
   }} catch (error) {{
-    let words = "something that has no words";
-    try {{ words = String(error).toWellFormed(); }} catch {{ }}
-    return {{threw: words}};
+    try {{ return "!" + String(error).slice(0, {MAX_WORDS}).toWellFormed(); }}
+    catch {{ return "!something that has no words"; }}
   }}
 }}"""
