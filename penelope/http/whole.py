@@ -6,7 +6,7 @@ the server would refuse or take otherwise comes through, and what is not taken h
 Source: contract, section 1.
 """
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -49,6 +49,23 @@ class Answer:
         lines += [b"%s: %s\r\n" % header for header in self.headers]
         lines += [b"%s: %s\r\n" % header for header in more]
         return b"".join((*lines, b"\r\n"))
+
+
+def json_answer(status: int, body: bytes, more: Mapping[str, str], request_id: str) -> Answer:
+    """An answer of JSON, with the headers that every one has, in the order in which the framework has them.
+
+    Args:
+        more: its own headers.
+    """
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", b"%d" % len(body)),
+        *((name.lower().encode(), value.encode("latin-1")) for name, value in more.items()),
+        (b"x-request-id", request_id.encode()),
+        (b"cache-control", b"no-store"),
+        (b"x-content-type-options", b"nosniff"),
+    ]
+    return Answer(status, headers, body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +123,8 @@ def read(head: bytes) -> Asked | None:
     except h11.RemoteProtocolError:
         return None
     if not isinstance(request, h11.Request) or request.http_version != b"1.1" or reader.trailing_data[0]:
+        return None
+    if not request.method.isupper():  # the server reads `get` as `GET`
         return None
     headers = list(request.headers)
     length = _length(headers)

@@ -137,6 +137,7 @@ def pieces(draw: st.DrawFn) -> bytes:
 @example(b"POST /a HTTP/1.1\r\nHost: b\r\nContent-Length: 5\r\n\r\nhello")
 @example(b"POST /a HTTP/1.1\nHost: b\nContent-Length: 50\n\nhello\r\n\r\n")
 @example(b"POST /a HTTP/1.1\r\nHost: b\r\nContent-Length: 5, 5\r\n\r\nhello")
+@example(b"get /a HTTP/1.1\r\nHost: b\r\n\r\n")
 def test_what_is_read_is_what_the_server_reads(data: bytes) -> None:
     """One request, after which the connection is as it was; and the answer is the server's, to the byte."""
     head = whole.head_of(data)
