@@ -8,8 +8,7 @@ Source: contract, section 1, section 5 ("Polling"), section 10 (`GET /api/v1/run
 """
 
 import re
-import secrets
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -19,7 +18,7 @@ import trio
 
 from penelope import jsontext
 from penelope.errors import PenelopeError
-from penelope.http import auth, held, prefer, waiting, whole
+from penelope.http import auth, gates, held, prefer, waiting, whole
 from penelope.http.routes.runs import status_of
 from penelope.http.whole import Answer, Answering, Known
 from penelope.http.worker import Worker
@@ -117,9 +116,7 @@ class ShortWay:
         """None: there is nothing to show."""
         clock = self._worker.clock
         began = clock.now()
-        request_id = poll.request_id or secrets.token_hex(8)
-        structlog.contextvars.clear_contextvars()
-        structlog.contextvars.bind_contextvars(request_id=request_id)
+        request_id = gates.named(poll.request_id)
         self._worker.touch()
         try:
             body = await self._body(poll)
@@ -129,7 +126,7 @@ class ShortWay:
             return None
         took = clock.now() - began
         log.info("request", method="GET", path=poll.path, status=200, took_ms=round(took * 1000, 2))
-        return Answer(200, _headers(body, request_id, prefer.applied(poll.patience_s)), body)
+        return whole.json_answer(200, body, prefer.applied(poll.patience_s), request_id)
 
     async def _body(self, poll: Poll) -> bytes | None:
         """What the poll shows; None: there is nothing to show."""
@@ -154,14 +151,3 @@ def _plain(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, str] | None:
         if name in _READ:
             given[name] = value.decode("latin-1")
     return given
-
-
-def _headers(body: bytes, request_id: str, more: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
-    return [
-        (b"content-type", b"application/json"),
-        (b"content-length", b"%d" % len(body)),
-        *((name.lower().encode(), value.encode()) for name, value in more.items()),
-        (b"x-request-id", request_id.encode()),
-        (b"cache-control", b"no-store"),
-        (b"x-content-type-options", b"nosniff"),
-    ]

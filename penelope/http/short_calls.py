@@ -211,13 +211,4 @@ def _is_plain(asked: Asked, length: int) -> bool:
 
 
 def _sent(reply: Reply, request_id: str) -> Answer:
-    """With the headers that every answer has, in their order."""
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", b"%d" % len(reply.body)),
-        *((name.lower().encode(), value.encode()) for name, value in reply.headers.items()),
-        (b"x-request-id", request_id.encode()),
-        (b"cache-control", b"no-store"),
-        (b"x-content-type-options", b"nosniff"),
-    ]
-    return Answer(reply.status, headers, reply.body)
+    return whole.json_answer(reply.status, reply.body, reply.headers, request_id)

@@ -6,7 +6,6 @@ byte. What has a webhook or a key of its own, and what would be refused before i
 Source: contract, section 10 (`POST /api/v1/runs`), section 11 ("Wait").
 """
 
-import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +16,9 @@ import trio
 
 from penelope import jsontext
 from penelope.errors import PenelopeError
-from penelope.http import auth, prefer, reading, submits, whole
+from penelope.http import auth, gates, noting, prefer, reading, submits, whole
+from penelope.http.envelope import Reply
+from penelope.http.noting import Handled
 from penelope.http.short_calls import DAWDLES_S, MAX_BODY_BYTES, Unheard
 from penelope.http.whole import Answer, Answering, Gone, Known, Peer
 from penelope.http.worker import Worker
@@ -25,9 +26,7 @@ from penelope.runs import submission
 from penelope.runs.model import Run
 from penelope.runs.port import Work
 from penelope.runs.views import RUNS_PATH
-from penelope.store.request_log import Entry
 
-CLIENT_LEFT: Final = 499
 _BEGINS: Final = b"POST /api/v1/runs "
 _ONCE: Final = frozenset({b"host", b"authorization", b"x-request-id", b"content-type"})
 _NOT_PLAIN: Final = frozenset(
@@ -122,9 +121,7 @@ class ShortRuns:
         body = begun if is_there else await whole.body_of(begun, submit.length, peer, DAWDLES_S)
         if body is None:
             return None
-        request_id = submit.request_id or secrets.token_hex(8)
-        structlog.contextvars.clear_contextvars()
-        structlog.contextvars.bind_contextvars(request_id=request_id)
+        request_id = gates.named(submit.request_id)
         self._worker.touch()
         try:
             made = self._made(body, request_id)
@@ -132,17 +129,18 @@ class ShortRuns:
             return None
         if made is None:
             return None
+        handled = Handled(request_id, began, "POST", RUNS_PATH, "op")
         try:
-            self._note(request_id, began, None)
-            answer = await self._submitted(*made, submit, peer)
-            took_ms = round(self._note(request_id, began, answer.status) * 1000, 2)
-            log.info("request", method="POST", path=RUNS_PATH, status=answer.status, took_ms=took_ms)
-        except (trio.Cancelled, Gone):  # the client left, or the worker stops
-            self._note(request_id, began, CLIENT_LEFT)
+            noting.begins(self._worker, handled)
+            reply = await self._submitted(*made, submit, peer)
+            noting.ends(self._worker, handled, reply.status)
+        except Gone:
             raise
         except Exception as error:  # the run is there, or may be: whoever else answered would submit it again
-            answer = _failed(error)
-        return Answer(answer.status, [*answer.headers, *_last(request_id)], answer.body)
+            reply = _failed(error)
+        finally:
+            noting.left(self._worker, handled)
+        return whole.json_answer(reply.status, reply.body, reply.headers, request_id)
 
     def _made(self, body: bytes, request_id: str) -> tuple[Run, Work] | None:
         """The run that is asked for; None: its submit needs more than it.
@@ -162,7 +160,7 @@ class ShortRuns:
         )
         return run, planned.work
 
-    async def _submitted(self, run: Run, work: Work, submit: Submit, peer: Peer) -> Answer:
+    async def _submitted(self, run: Run, work: Work, submit: Submit, peer: Peer) -> Reply:
         try:
             taken = await self._worker.runs.submit(run, work)
             shown = await self._waited(taken, submit.patience_s, peer)
@@ -173,7 +171,7 @@ class ShortRuns:
         except Exception as error:
             return _failed(error)
         body, headers = submits.accepted(shown, f"http://{submit.host}", submit.patience_s)
-        return _answer(202, body, headers)
+        return Reply(202, body, headers)
 
     async def _waited(self, run: Run, seconds: int | None, peer: Peer) -> Run:
         """As `submits.waited`, in the one task that there is: until the end it hears whether the client leaves.
@@ -190,24 +188,6 @@ class ShortRuns:
             self._worker.touch()
         return run if entry is None else entry.run
 
-    def _note(self, request_id: str, began: float, status: int | None) -> float:
-        """Note its beginning, or its end, in the request log; seconds that it took so far."""
-        now = self._worker.clock.now()
-        self._worker.requests.add(
-            Entry(
-                at=began if status is None else now,
-                phase="begin" if status is None else "end",
-                kind="op",
-                method="POST",
-                route=RUNS_PATH,
-                page_id=None,
-                request_id=request_id,
-                status=status,
-                duration_s=None if status is None else now - began,
-            )
-        )
-        return now - began
-
 
 def _plain(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, list[str]] | None:
     """The headers that are read here, each with its values; None: one is given twice that may not be, or one is there
@@ -222,24 +202,10 @@ def _plain(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, list[str]] | N
     return given
 
 
-def _refused(status: int, words: str, headers: Mapping[str, str]) -> Answer:
-    return _answer(status, jsontext.dumps({"detail": words}).encode(), headers)
+def _refused(status: int, words: str, headers: Mapping[str, str]) -> Reply:
+    return Reply(status, jsontext.dumps({"detail": words}).encode(), headers)
 
 
-def _failed(error: Exception) -> Answer:
+def _failed(error: Exception) -> Reply:
     log.error("request failed", exc_info=error, path=RUNS_PATH)
     return _refused(500, "the worker failed on this request; its log has the details", {})
-
-
-def _answer(status: int, body: bytes, headers: Mapping[str, str]) -> Answer:
-    more = [(name.lower().encode(), value.encode("latin-1")) for name, value in headers.items()]
-    first = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-    return Answer(status, [*first, *more], body)
-
-
-def _last(request_id: str) -> list[tuple[bytes, bytes]]:
-    return [
-        (b"x-request-id", request_id.encode()),
-        (b"cache-control", b"no-store"),
-        (b"x-content-type-options", b"nosniff"),
-    ]
